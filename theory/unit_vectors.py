@@ -7,6 +7,8 @@ shared one, the other two are independent, and by symmetry the given one does no
 number of pairs that reach t has mean N p and variance N p (1 - p), with N = r(r-1)/2 pairs.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -73,10 +75,14 @@ def logarithm_factor(level: ArrayLike = 0.5) -> Array:
     return np.asarray(-4 / np.log1p(-np.square(np.asarray(level, dtype=np.float64))))[()]
 
 
+def normalize_rows(X: NDArray[Any]) -> NDArray[Any]:
+    """Return the rows of X [n, d], brought to norm 1."""
+    return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))
+
+
 def random_unit_vectors(rng: np.random.Generator, r: int, k: int) -> Array:
     """Return r independent vectors, uniform on the unit sphere of R^k, as rows; [r, k]."""
-    q = rng.normal(size=(r, k))
-    return np.asarray(q / np.linalg.norm(q, axis=1, keepdims=True))
+    return normalize_rows(rng.normal(size=(r, k)))
 
 
 def count_pairs(q: ArrayLike, level: float = 0.5) -> int:

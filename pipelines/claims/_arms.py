@@ -5,13 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import tyro
 
-from pipelines.claims import _arm_figure
-from pipelines.errors import Diverged, UserError, check_counts
-from pipelines.measurement.experiment import Bench, Training
-from pipelines.measurement.grid import Measured
+from pipelines.errors import UserError, check_counts
+from pipelines.measurement.experiment import Bench
 from pipelines.measurement.verdict import (
     BROKEN,
     INCONCLUSIVE,
@@ -23,7 +20,6 @@ from pipelines.measurement.verdict import (
 from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
 
-ERRORS = {"train": "final_train_error_pct", "test": "test_error_pct"}  # of a split, at the end
 SPLITS = ("train", "test")
 LOST_PCT = 60.0  # of test pictures: a network that errs so often has not trained, or died
 DIVERGED_PCT = 100.0  # stands last in a search; of a network whose loss is no longer finite
@@ -136,38 +132,10 @@ def learning_floors(labels: Iterable[str]) -> tuple[Floor, ...]:
     return tuple(Floor((error,), LEARNED_PCT) for error in error_names(labels))
 
 
-def errors(
-    bench: Bench, recipes: Mapping[str, Recipe], splits: Sequence[str] = ("test",)
-) -> dict[str, float]:
-    """Return `{arm}_{split}_error_pct` of every arm once trained, as it is tested.
-
-    NaN where its loss diverged, so that no difference from it is a number. The training error, too,
-    is of the network at its end, on training pictures that are not augmented.
-    """
-    errors_pct: dict[str, float] = {}
-    for arm, recipe in recipes.items():
-        try:
-            metrics: Mapping[str, float] = bench.train(recipe).metrics
-        except Diverged:
-            metrics = dict.fromkeys(ERRORS.values(), math.nan)
-        errors_pct |= {f"{arm}_{split}_error_pct": metrics[ERRORS[split]] for split in splits}
-    return errors_pct
-
-
 def search_space(recipe: Recipe, rates: int) -> list[Recipe]:
     """Return the recipe at so many rates about its own, with the seed of searches; none of one."""
     tried = [recipe.learning_rate * factor for factor in FACTORS[:rates]] if rates > 1 else []
     return [recipe.override(learning_rate=rate, seed=SEARCH_SEED) for rate in tried]
-
-
-def add_searches(recipes: Mapping[str, Recipe], rates: Mapping[str, int]) -> dict[str, Recipe]:
-    """Return all that is trained: the arms, and of some of them so many rates of a search."""
-    searches = {
-        f"{arm}, search {i}": each
-        for arm, count in rates.items()
-        for i, each in enumerate(search_space(recipes[arm], count))
-    }
-    return {**recipes, **searches}
 
 
 def check_rates(rates: int) -> None:
@@ -186,11 +154,13 @@ def check_dropout(dropout: float) -> None:
 def choose_rate(bench: Bench, recipe: Recipe, rates: int) -> Recipe:
     """Return the recipe at the rate, of so many, that errs least on validation pictures.
 
-    Every claim's seed finds the same trainings, recorded once.
+    The test set stays unread. Every claim's seed finds the same trainings, recorded once.
     """
-    best = min(
-        search_space(recipe, rates), key=lambda each: validation_error(bench, each), default=recipe
-    )
+
+    def error_pct(tried: Recipe) -> float:
+        return bench.search(tried, lost={"val_error_pct": DIVERGED_PCT}).metrics["val_error_pct"]
+
+    best = min(search_space(recipe, rates), key=error_pct, default=recipe)
     return recipe.override(learning_rate=best.learning_rate)
 
 
@@ -198,71 +168,3 @@ def is_extreme_rate(recipe: Recipe, rate: float, rates: int) -> bool:
     """Return whether a rate is the largest or the smallest of those that a search tries."""
     tried = [each.learning_rate for each in search_space(recipe, rates)]
     return bool(tried) and rate in (min(tried), max(tried))
-
-
-def choose_rates(
-    bench: Bench, recipes: Mapping[str, Recipe], rates: int
-) -> tuple[dict[str, Recipe], dict[str, float]]:
-    """Return the arms, each at its best rate; `{arm}_rate`, and `rates_at_an_end`.
-
-    That counts the rates that are the largest or the smallest tried: a better one may lie beyond.
-    """
-    best = {arm: choose_rate(bench, recipe, rates) for arm, recipe in recipes.items()}
-    numbers = {f"{arm}_rate": recipe.learning_rate for arm, recipe in best.items()}
-    at_an_end = sum(
-        is_extreme_rate(recipe, best[arm].learning_rate, rates) for arm, recipe in recipes.items()
-    )
-    return best, {**numbers, "rates_at_an_end": float(at_an_end)}
-
-
-def validation_error(bench: Bench, recipe: Recipe) -> float:
-    """Return the validation error of a training, in percent; its test set stays unread."""
-    result = bench.search(recipe, lost={"val_error_pct": DIVERGED_PCT})
-    return result.metrics["val_error_pct"]
-
-
-def figure(
-    measured: Sequence[Measured],
-    trainings: Sequence[Sequence[Training]],
-    labels: Mapping[str, str],
-    splits: Sequence[str] = ("test",),
-    reported: Mapping[str, float] | None = None,
-) -> Any:
-    """Draw how the arms learn, and their errors at the end, in the order of their labels.
-
-    `trainings` has those of every cell. Means are over the seeds that did not diverge.
-    """
-    arms = drawn_arms(measured, trainings, labels, splits, reported)
-    return _arm_figure.draw(arms, [m.cell.seed for m in measured])
-
-
-def drawn_arms(
-    measured: Sequence[Measured],
-    trainings: Sequence[Sequence[Training]],
-    labels: Mapping[str, str],
-    splits: Sequence[str] = ("test",),
-    reported: Mapping[str, float] | None = None,
-) -> list[_arm_figure.Arm]:
-    """Return what is drawn of the arms, in the order of their labels."""
-    known, arms = reported or {}, []
-    for arm, label in labels.items():
-        names = dict(zip(splits, error_names([arm], splits), strict=True))
-        errors = {
-            split: np.array([m.curves[name][0] for m in measured]) for split, name in names.items()
-        }
-        curves = [find_training(arm, *each) for each in zip(measured, trainings, strict=True)]
-        printed = {split: known[name] for split, name in names.items() if name in known}
-        arms.append(_arm_figure.Arm(label, errors, curves, printed))
-    return arms
-
-
-def find_training(arm: str, m: Measured, trainings: Sequence[Training]) -> Training | None:
-    """Return the training of an arm in a cell, by its name, else by the error that it ended in.
-
-    Settings that a study found have no name, those that another claim trained first have its name.
-    """
-    named = [t for t in trainings if t.arm == arm]
-    others = [t for t in trainings if f"{t.arm}_test_error_pct" not in m.curves]
-    error = m.curves[f"{arm}_test_error_pct"][0]
-    ended_so = [t for t in others if error in t.curves.get("test_error_pct", ())]
-    return next(iter(named or ended_so), None)

@@ -53,7 +53,7 @@ SILENT = (  # modules and folders that check, show, record or survive: no number
 )
 FOLLOWED = ("pipelines.measurement.grid", "pipelines.recipes.lr")  # in spite of that
 CLAIMS = "pipelines.claims"  # whose modules may be in folders elsewhere, too
-CLAIM_MAKERS = ("Theorem", "Experiment", "table_cell", "tuning_claim")
+CLAIM_MAKERS = ("Theorem", "Experiment", "compare", "table_cell", "tuning_claim")
 WORDS_OF_CLAIMS = {  # what a claim says, shows and is judged by, not what is measured
     *("about", "card", "charts", "costs", "decided_by", "expect", "extra_metrics", "family"),
     *("figure", "floors", "formula", "network", "price", "printed", "reported", "says", "scales"),

@@ -2,14 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pipelines.claims import _arms, table2
+from pipelines.claims import _arms, _comparison, table2
 from pipelines.claims._arm_figure import Arm
 from pipelines.claims._arms import ArmBound, Arms
 from pipelines.claims.li_yuan import skip_length
@@ -112,10 +112,11 @@ def test_on_digits_the_arms_are_the_recipes_of_that_name() -> None:
 
 def test_a_diverged_arm_has_no_error() -> None:
     base = Arms().base(0)
-    errors = _arms.errors(Scripted(), {"a": base}, ("train", "test"))
+    errors = _comparison.train_arms(Scripted(), {"a": base}, ("train", "test"))
     assert errors.keys() == {"a_train_error_pct", "a_test_error_pct"}
     assert all(map(math.isnan, errors.values()))
-    assert _arms.errors(Scripted(test_error_pct=7.0), {"a": base}) == {"a_test_error_pct": 7}
+    errors = _comparison.train_arms(Scripted(test_error_pct=7.0), {"a": base})
+    assert errors == {"a_test_error_pct": 7}
 
 
 @pytest.mark.parametrize("rule", [{"at_least": 0.5}, {"at_most": 0.5}])
@@ -175,104 +176,63 @@ def judge(
     return str(claim.outcome(values, scale))
 
 
-def by_argument(key: str, errors: Mapping[Any, tuple[float, float]]) -> Any:
-    """Return errors by an argument of the network."""
-    return lambda recipe: errors[recipe.model_args.get(key)]
-
-
 NAN = math.nan
-COMPARED = [  # module, the argument in which its arms differ, errors by it, the verdict
-    (fixed_projection_helps, "fixed_projection", {True: (9, 20.0), False: (9, 20.2)}, "holds"),
-    (fixed_projection_helps, "fixed_projection", {True: (9, 20.2), False: (9, 20.0)}, "broken"),
-    (fixed_projection_helps, "fixed_projection", {True: (9, 20.0), False: (9, 22.0)}, "broken"),
-    (
-        fixed_projection_helps,
-        "fixed_projection",
-        {True: (60, 66.0), False: (60, 66.2)},
-        "smaller scale",
-    ),
-    (
-        fixed_projection_helps,
-        "fixed_projection",
-        {True: (9, 20.0), False: (NAN, NAN)},
-        "inconclusive",
-    ),
-    (small_init_helps, "init", {"small": (9, 25.0), "standard": (9, 26.0)}, "holds"),
-    (small_init_helps, "init", {"small": (9, 25.0), "standard": (9, 25.2)}, "broken"),
-    (small_init_helps, "init", {"small": (9, 25.0), "standard": (NAN, NAN)}, "inconclusive"),
-    (small_init_helps, "init", {"small": (75, 75.0), "standard": (90, 90.0)}, "smaller scale"),
-    (
-        skip_length,
-        "variant",
-        {"two-layer": (9, 20.0), "single": (9, 85.0), "vanilla": (9, 90.0)},
-        "smaller scale",
-    ),
-    (no_need_for_dropout, "dropout", {0.0: (5, 15.0), 0.3: (9, 14.8)}, "holds"),
-    (no_need_for_dropout, "dropout", {0.0: (5, 15.0), 0.3: (9, 20.0)}, "holds"),
-    (no_need_for_dropout, "dropout", {0.0: (5, 15.0), 0.3: (9, 14.0)}, "broken"),
-    (
-        no_need_for_dropout,
-        "dropout",
-        {0.0: (9, 15.0), 0.3: (9, 14.0)},
-        "smaller scale",
-    ),  # underfits
-    (no_need_for_dropout, "dropout", {0.0: (5, 15.0), 0.3: (NAN, NAN)}, "smaller scale"),
-    (no_need_for_dropout, "dropout", {0.0: (0.0, 0.0), 0.3: (9, 0.0)}, "smaller scale"),
-    (batchnorm_overfits, "batch_norm", {False: (15, 18.0), True: (8, 13.0)}, "smaller scale"),
-    (batchnorm_overfits, "batch_norm", {False: (61, 68.0), True: (59, 67.0)}, "smaller scale"),
-    (batchnorm_overfits, "batch_norm", {False: (NAN, NAN), True: (8, 13.0)}, "smaller scale"),
-    (batchnorm_overfits, "batch_norm", {False: (90, 90.0), True: (0.2, 50.0)}, "smaller scale"),
-    (batchnorm_overfits, "batch_norm", {False: (5, 30.0), True: (0.2, 31.0)}, "smaller scale"),
-    (
-        skip_length,
-        "variant",
-        {"two-layer": (9, 15.0), "single": (9, 16.0), "vanilla": (9, 17.0)},
-        "holds",
-    ),
-    (
-        skip_length,
-        "variant",
-        {"two-layer": (9, 15.0), "single": (9, 15.2), "vanilla": (9, 17.0)},
-        "broken",
-    ),
-    (
-        skip_length,
-        "variant",
-        {"two-layer": (9, 73.0), "single": (9, 79.0), "vanilla": (9, 85.0)},
-        "smaller scale",
-    ),
-    (
-        identity_beats_plain_cifar10,
-        "shortcut",
-        {"identity": (9, 20.0), "none": (9, 90.0)},
-        "holds",
-    ),
-    (
-        identity_beats_plain_cifar10,
-        "shortcut",
-        {"identity": (9, 20.0), "none": (9, 20.2)},
-        "broken",
-    ),
-    (
-        identity_beats_plain_cifar10,
-        "shortcut",
-        {"identity": (9, 75.0), "none": (9, 90.0)},
-        "smaller scale",
-    ),
-    (
-        identity_beats_plain_cifar10,
-        "shortcut",
-        {"identity": (9, 20.0), "none": (NAN, NAN)},
-        "inconclusive",
-    ),
-]
+Ends = Sequence[tuple[float, float]]
+COMPARED: dict[tuple[Any, str, tuple[Any, ...]], list[tuple[Ends, str]]] = {
+    # module, the argument in which its arms differ, its values: errors of the arms, the verdict
+    (fixed_projection_helps, "fixed_projection", (True, False)): [
+        ([(9, 20.0), (9, 20.2)], "holds"),
+        ([(9, 20.2), (9, 20.0)], "broken"),
+        ([(9, 20.0), (9, 22.0)], "broken"),
+        ([(60, 66.0), (60, 66.2)], "smaller scale"),
+        ([(9, 20.0), (NAN, NAN)], "inconclusive"),
+    ],
+    (small_init_helps, "init", ("small", "standard")): [
+        ([(9, 25.0), (9, 26.0)], "holds"),
+        ([(9, 25.0), (9, 25.2)], "broken"),
+        ([(9, 25.0), (NAN, NAN)], "inconclusive"),
+        ([(75, 75.0), (90, 90.0)], "smaller scale"),
+    ],
+    (no_need_for_dropout, "dropout", (0.0, 0.3)): [
+        ([(5, 15.0), (9, 14.8)], "holds"),
+        ([(5, 15.0), (9, 20.0)], "holds"),
+        ([(5, 15.0), (9, 14.0)], "broken"),
+        ([(9, 15.0), (9, 14.0)], "smaller scale"),  # underfits
+        ([(5, 15.0), (NAN, NAN)], "smaller scale"),
+        ([(0.0, 0.0), (9, 0.0)], "smaller scale"),
+    ],
+    (batchnorm_overfits, "batch_norm", (False, True)): [
+        ([(15, 18.0), (8, 13.0)], "smaller scale"),
+        ([(61, 68.0), (59, 67.0)], "smaller scale"),
+        ([(NAN, NAN), (8, 13.0)], "smaller scale"),
+        ([(90, 90.0), (0.2, 50.0)], "smaller scale"),
+        ([(5, 30.0), (0.2, 31.0)], "smaller scale"),
+    ],
+    (skip_length, "variant", ("two-layer", "single", "vanilla")): [
+        ([(9, 15.0), (9, 16.0), (9, 17.0)], "holds"),
+        ([(9, 15.0), (9, 15.2), (9, 17.0)], "broken"),
+        ([(9, 73.0), (9, 79.0), (9, 85.0)], "smaller scale"),
+        ([(9, 20.0), (9, 85.0), (9, 90.0)], "smaller scale"),
+    ],
+    (identity_beats_plain_cifar10, "shortcut", ("identity", "none")): [
+        ([(9, 20.0), (9, 90.0)], "holds"),
+        ([(9, 20.0), (9, 20.2)], "broken"),
+        ([(9, 75.0), (9, 90.0)], "smaller scale"),
+        ([(9, 20.0), (NAN, NAN)], "inconclusive"),
+    ],
+}
 
 
-@pytest.mark.parametrize(("module", "key", "errors", "verdict"), COMPARED)
+@pytest.mark.parametrize(
+    ("arms", "ends", "verdict"),
+    [(arms, *case) for arms, cases in COMPARED.items() for case in cases],
+)
 def test_the_smallest_difference_that_matters_decides(
-    module: Any, key: str, errors: Mapping[Any, tuple[float, float]], verdict: str
+    arms: tuple[Any, str, tuple[Any, ...]], ends: Ends, verdict: str
 ) -> None:
-    assert judge(module, by_argument(key, errors)) == verdict
+    module, argument, values = arms
+    errors = dict(zip(values, ends, strict=True))
+    assert judge(module, lambda recipe: errors[recipe.model_args.get(argument)]) == verdict
 
 
 @pytest.mark.parametrize(
@@ -319,28 +279,34 @@ def test_underfitting_is_not_having_hardly_learned(
 
 
 def test_other_pictures_say_nothing_of_imagenet() -> None:
-    values = {bound.metric: [1.0, 1.1] for bound in imagenet_underfits.UNDERFITS}
+    values = {bound.metric: [1.0, 1.1] for bound in imagenet_underfits.CLAIM.decided_by}
     values["narrow_test_error_pct"] = [35.0, 35.0]
     verdicts = [imagenet_underfits.CLAIM.outcome(values, scale) for scale in ("cpu", "paper")]
     assert verdicts == ["smaller scale", "holds"]
 
 
-def test_the_rate_is_the_best_on_validation_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+class Searched(Scripted):
+    """A bench whose searches end with the validation error of their rate."""
+
+    def __init__(self, error_pct: Callable[[float], float]) -> None:
+        super().__init__(test_error_pct=20.0)
+        self.error_pct, self.tried = error_pct, list[Recipe]()
+
+    def search(self, recipe: Recipe, lost: Mapping[str, float]) -> Result:
+        self.tried.append(recipe)
+        return Result("run", {"val_error_pct": self.error_pct(recipe.learning_rate)})
+
+
+def test_the_rate_is_the_best_on_validation_pictures() -> None:
     """Rates above 0.03 diverge, and of the others the largest errs least."""
     recipe = Arms(learning_rate=0.04).base(3)
-    tried = []
-
-    def error(bench: Any, each: Recipe) -> float:
-        tried.append(each)
-        return 100.0 if each.learning_rate > 0.03 else 1 / each.learning_rate
-
-    monkeypatch.setattr(_arms, "validation_error", error)
-    best = _arms.choose_rate(Scripted(), recipe, 5)  # type: ignore[arg-type]
+    bench: Any = Searched(lambda rate: 100.0 if rate > 0.03 else 1 / rate)
+    best = _arms.choose_rate(bench, recipe, 5)
     assert best == recipe.override(learning_rate=0.02)
-    assert [each.learning_rate for each in tried] == [0.04, 0.02, 0.08, 0.01, 0.005]
-    assert {each.seed for each in tried} == {_arms.SEARCH_SEED}
-    assert _arms.choose_rate(Scripted(), recipe, 1) == recipe  # type: ignore[arg-type]
-    assert len(tried) == 5
+    assert [each.learning_rate for each in bench.tried] == [0.04, 0.02, 0.08, 0.01, 0.005]
+    assert {each.seed for each in bench.tried} == {_arms.SEARCH_SEED}
+    assert _arms.choose_rate(bench, recipe, 1) == recipe
+    assert len(bench.tried) == 5
 
 
 @pytest.mark.parametrize("module", [small_init_helps, identity_beats_plain_cifar10])
@@ -451,7 +417,7 @@ def test_an_arm_is_found_by_its_name_or_by_the_error_that_it_ended_in() -> None:
         training("named", 20.5),
         training("", 30.0),
     ]
-    found = {arm: _arms.find_training(arm, measured, trainings) for arm in errors}
+    found = {arm: _comparison.find_training(arm, measured, trainings) for arm in errors}
     shown = dict(zip(("named", "found", "shared"), trainings, strict=False))
     assert found == {**shown, "lost": None}
 
@@ -474,7 +440,7 @@ def test_a_rival_must_have_learned_too(allconv: float, allcnn: float, verdict: s
 
 
 def test_the_exact_interval_of_a_share_decides() -> None:
-    most, few = standard_init_diverges.DIVERGES
+    most, few = standard_init_diverges.CLAIM.decided_by
     assert [most.verdict([1.0] * n) for n in (2, 3, 4, 5)] == ["inconclusive"] * 3 + ["holds"]
     assert most.verdict([0.0] * 5) == few.verdict([1.0] * 5) == "broken"
     assert most.verdict([1.0] * 4 + [0.0]) == "inconclusive"
@@ -486,15 +452,6 @@ def test_a_diverged_seed_does_not_hide_a_counterexample() -> None:
     assert every.verdict([0.01, math.inf]) == "broken"
     assert every.verdict([3.0, math.inf]) == every.verdict([math.nan]) == "inconclusive"
     assert mean.verdict([0.01, 0.01, math.nan]) == "inconclusive"
-
-
-def test_a_best_rate_at_an_end_of_those_tried_is_counted() -> None:
-    recipe = Arms(learning_rate=0.04).base(0)
-    ends = [
-        rate for rate in (0.08, 0.04, 0.02, 0.01, 0.005) if _arms.is_extreme_rate(recipe, rate, 5)
-    ]
-    assert ends == [0.08, 0.005]
-    assert not _arms.is_extreme_rate(recipe, 0.04, 1)
 
 
 @pytest.mark.parametrize(
@@ -548,11 +505,10 @@ def test_rates_at_an_end_decide_nothing(module: Any) -> None:
 
 
 @pytest.mark.parametrize(("best", "at_an_end"), [(0.00125, 1), (0.01, 0), (0.02, 1)])
-def test_a_rate_at_an_end_of_those_tried_is_counted(
-    best: float, at_an_end: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_arms, "validation_error", lambda _, each: abs(each.learning_rate - best))
+def test_a_rate_at_an_end_of_those_tried_is_counted(best: float, at_an_end: float) -> None:
     claim = identity_beats_plain_cifar10.CLAIM
-    bench: Any = Scripted(test_error_pct=20.0)
+    bench: Any = Searched(lambda rate: abs(rate - best))
     _, curves = claim.measure(claim.scales["hours"], 0, bench)
     assert (curves["plain_rate"][0], curves["rates_at_an_end"][0]) == (best, at_an_end)
+    _, curves = claim.measure(claim.scales["cpu"], 0, bench)  # one rate, its own
+    assert (curves["plain_rate"][0], curves["rates_at_an_end"][0]) == (0.05, 0)

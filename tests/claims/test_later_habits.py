@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,13 +60,6 @@ def errors(together: float, more: float = 0.0) -> dict[str, float]:
     return {f"{arm}_test_error_pct": e + more for arm, e in (ERRORS | {"all": together}).items()}
 
 
-def test_the_gap_is_the_sum_of_its_parts() -> None:
-    gains = later_habits.gains(errors(together=5.0))
-    assert gains["gain_pct"] == 1.5 == sum(gains[key] for key in later_habits.GAINS)
-    assert gains["gain_ema_pct"] == -0.25  # a habit that costs
-    assert gains["interaction_pct"] == 1.5 - (0.5 + 0.25 - 0.25)
-
-
 class Bench:
     """A bench whose trainings err as a function of their recipe says."""
 
@@ -77,6 +71,19 @@ class Bench:
 
     def train(self, recipe: Recipe) -> Result:
         return Result("run", {"test_error_pct": self.error_pct(recipe)})
+
+
+def test_the_gap_is_the_sum_of_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_search, "run_study", lambda *_: {"study": "s", **FOUND})
+    setting, ends = later_habits.CLAIM.scales["smoke"], [*ERRORS.values(), 5.0]
+    arms = later_habits.recipes(setting, 0, FOUND).values()
+    by_arm = {recipe.fingerprint: end for recipe, end in zip(arms, ends, strict=True)}
+    bench: Any = Bench(lambda recipe: by_arm[recipe.fingerprint])
+    _, curves = later_habits.measure(setting, 0, bench)
+    gains = {key: float(column[0]) for key, column in curves.items() if "gain" in key}
+    assert gains.pop("gain_pct") == 1.5
+    assert gains == {"gain_schedule_pct": 0.5, "gain_smoothing_pct": 0.25, "gain_ema_pct": -0.25}
+    assert curves["interaction_pct"] == 1.5 - sum(gains.values())
 
 
 def verdict(
@@ -116,7 +123,7 @@ def test_the_figure_shows_the_reported_error_of_the_published_training_alone() -
         point = dataclasses.asdict(later_habits.CLAIM.scales[scale])
         arrays = {key: np.array([value]) for key, value in errors(together=5.0).items()}
         measured = [Measured(Cell(point, seed), np.array([0]), arrays, "") for seed in range(3)]
-        (axes,) = later_habits.figure(measured, [[]] * 3).axes
+        (axes,) = later_habits.CLAIM.figure(measured, [[]] * 3).axes
         dashed = [lines for lines in axes.collections if lines.get_label() == "reported"]
         assert len(dashed) == dashes
         texts = [text.get_text() for text in axes.texts]

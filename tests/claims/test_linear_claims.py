@@ -10,11 +10,7 @@ from pipelines.claims.bartlett import (
     negative_eigenvalue_fails,
     no_bad_stationary_points,
 )
-from pipelines.claims.hardt_ma import (
-    matrix_lemmas,
-    nonlinear_critical_points,
-    risk_is_expectation,
-)
+from pipelines.claims.hardt_ma import matrix_lemmas, nonlinear_critical_points, risk_is_expectation
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.grid import ASSUMPTION, Cell, Cells, Measured

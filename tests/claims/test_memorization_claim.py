@@ -16,13 +16,13 @@ from pipelines.claims.hardt_ma.finite_sample_expressivity import (
     add_noise,
     collect_worst,
     count_errors,
-    normalize_rows,
     own_construction,
 )
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.grid import Cell, Measured
 from tests.quoted import grades
 from theory import memorization
+from theory.unit_vectors import normalize_rows
 
 
 def verdict(own: Any = None, fit: Any = None) -> str:

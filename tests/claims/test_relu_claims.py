@@ -134,8 +134,7 @@ def test_the_turn_of_batches_is_interpolated_between_judged_iterations():
 
 
 @pytest.mark.parametrize(
-    ("batches", "last", "verdict"),
-    [(3, 0.05, "holds"), (2, 3.0, "holds"), (3, 3.0, "broken")],
+    ("batches", "last", "verdict"), [(3, 0.05, "holds"), (2, 3.0, "holds"), (3, 3.0, "broken")]
 )
 def test_as_many_batches_as_steps_must_have_converged(batches, last, verdict):
     exact = path([-2, -1, 1, 2], [4, 3.7, 1.5, 0.05], [2, 3, 3, 0.05], rate=1 / 32)

@@ -36,7 +36,7 @@ def verdict(*units: int) -> str:
     measured = []
     for k in units:
         cell = Cell({"k": k, "m": (2, 4, 8), "samples": 30}, 0)
-        steps, curves = shallow.measure(Cells((cell,)))
+        steps, curves = shallow.CLAIM.measure(Cells((cell,)))
         row = {key: c[0] for key, c in curves.items()}
         measured.append(Measured(cell, np.asarray(steps), row, ""))
     values = {key: [value] for key, value in shallow.CLAIM.metrics(measured).items()}

@@ -189,10 +189,7 @@ def cells_of(errors: list[float]) -> list[Measured]:
 def test_the_figure_shows_every_seed_and_what_was_reported() -> None:
     measured = cells_of([7.0, 8.0, 9.0])
     (axes,) = figure(measured, [[]] * 3, "A network", {"test": 6.38}).axes
-    assert [text.get_text() for text in axes.texts] == [
-        "train 0.50 ± 0.00 %",
-        "test 8.00 ± 1.00 %",
-    ]
+    assert [text.get_text() for text in axes.texts] == ["train 0.50 ± 0.00 %", "test 8.00 ± 1.00 %"]
     places = [
         {*each.get_offsets()[:, 0]} for each in axes.collections if len(each.get_offsets()) == 3
     ]

@@ -1,4 +1,4 @@
-"""Gradient descent on a deep linear network, from the identity, converges linearly.
+"""Gradient descent from the identity converges linearly if its initial loss is small.
 
 Source: BHL, in Bartlett's slides. The loss is l(Theta) = 1/2 |Theta_l ... Theta_1 - Phi|^2 in the
 Frobenius norm. If l(I) is below some constant, gradient descent from Theta_i = I reaches Phi at a
@@ -28,8 +28,6 @@ kept, `hessian_ratio` and `operator_ratio` (|H| against h at b = a, |E| for sqrt
 to the first; `gradient_error` is by differences of the loss along a random direction. Judged until
 a >= 1, rate h >= 2 or loss < 1e-12 l(I). All lemmas but |H|_F's are equalities at I or l = 1.
 
-The figure that convinces: losses under the rate that the lemmas predict; beside it the ratios.
-
 Run: python -m pipelines run gradient-descent-near-identity
      python -m pipelines sweep gradient-descent-near-identity --grid start_loss=0.004,0.4 --seeds 9
 Expect: hessian_ratio 0.36, distance_over_proved 0.35, gradient_error 4e-9, the attained bounds 1;
@@ -44,6 +42,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
@@ -111,7 +110,7 @@ def measure(cells: Cells) -> Curves:
             column = {"bound": bound, ASSUMPTION: proof_holds} | curvature
             columns.append(column | lemmas(now, after, Phi, rate, V))
         bound = bound * factor
-    curves = {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
+    curves = stack_rows(columns, axis=-1)
     factor, reach = proved_bounds(rate, depth, start)
     curves["proved_bound"] = start * factor[:, None] ** np.array(steps)
     curves["distance_over_proved"] = depth * curves["distance"] / reach
@@ -237,8 +236,7 @@ def draw_losses(axes: Any, chosen: Sequence[Measured], colour: str) -> None:
 CLAIM = Theorem(
     source="B, after BHL",
     says="Gradient descent from the identity converges linearly if its initial loss is small",
-    formula=r"\begin{split} "
-    r"\ell &= \tfrac12 \lVert E \rVert_F^2,\; "
+    formula=r"\begin{split} \ell &= \tfrac12 \lVert E \rVert_F^2,\; "
     r"E = \Theta_l \cdots \Theta_1 - \Phi,\; "
     r"a = \max_i \lVert \Theta_i - I \rVert,\; \eta = \frac{1}{l\, (1 + \lVert \Phi \rVert^2)}: \\ "
     r"\lVert \nabla \ell \rVert^2 &\ge 2 l\, (1 - a)^{2l - 2}\, \ell, \\ "
@@ -248,9 +246,7 @@ CLAIM = Theorem(
     r"+ (l - 1)\, (1 + a)^{l - 2}\, \lVert E \rVert, \\ "
     r"a_{t+1} &\le a_t + \eta\, (1 + a_t)^{l - 1} \sqrt{2 \ell_t}, \\ "
     r"\ell(I) \le \frac{1}{250} &\;\Longrightarrow\; \ell_t \le \ell(I)\, (1 - \eta l "
-    r"q^{2/3})^t,\; "
-    r"l a_t \le -\tfrac13 \log\, q,\quad q = 1 - 6 \sqrt{2 \ell(I)} "
-    r"\end{split}",
+    r"q^{2/3})^t,\; l a_t \le -\tfrac13 \log\, q,\quad q = 1 - 6 \sqrt{2 \ell(I)} \end{split}",
     family="linear theory",
     scales={"smoke": Setting((1, 3), (1, 4), (0.004, 0.02)), "cpu": Setting()},
     decided_by=(

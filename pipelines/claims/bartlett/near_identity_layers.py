@@ -1,10 +1,10 @@
 """A smooth invertible map is a linear one and then m maps within O(1/m) of the identity.
 
-Source: B, after BEL. A smooth map h with a smooth inverse is, on a ball, h_m o ... o h_1 with
-Lipschitz seminorms |h_i - Id| = O(log m / m). With g(x) = Dh(x0)^{-1} (h(x0 + x) - h(x0)) and
-g_a(x) = g(ax)/a the layers are h_i = g_{a_i} o g_{a_{i-1}}^{-1}, at scales that grow to a_m = 1;
-the linear part Dh(x0), det > 0, is factored by itself (HM Theorem 2.1). A function f: R^d -> R is
-extended to an invertible map, here to (x, b) -> (x, b + f(x)), which gives f(x) at b = 0.
+A smooth map h with a smooth inverse is, on a ball, h_m o ... o h_1 with Lipschitz seminorms
+|h_i - Id| = O(log m / m). With g(x) = Dh(x0)^{-1} (h(x0 + x) - h(x0)) and g_a(x) = g(ax)/a the
+layers are h_i = g_{a_i} o g_{a_{i-1}}^{-1}, at scales that grow to a_m = 1; the linear part Dh(x0),
+det > 0, is factored by itself (HM Theorem 2.1). A function f: R^d -> R is extended to an invertible
+map, here to (x, b) -> (x, b + f(x)), which gives f(x) at b = 0.
 
 It holds, and without the logarithm, as BEL's abstract has it; the proof and the constant are ours:
 at equal steps a_i = i/m every |h_i - Id| is at most alpha M R / m, where alpha and M are Lipschitz
@@ -224,8 +224,7 @@ CLAIM = Theorem(
     r"\lVert h_i - \operatorname{Id} \rVert_{\text{Lip}} &\le \frac{2 a R}{m} \text{, attained, "
     r"for } (x_1, x_2 - a x_1^2), \\ "
     r"f : \mathbb{R}^d \to \mathbb{R} &\text{ is the last coordinate of } "
-    r"(x, b) \mapsto (x, b + f(x)) \text{ at } b = 0 "
-    r"\end{split}",
+    r"(x, b) \mapsto (x, b + f(x)) \text{ at } b = 0 \end{split}",
     family="linear theory",
     scales={
         "smoke": Setting(("henon", "scalar"), (4, 16, 64), d=2, samples=50, fine=64),

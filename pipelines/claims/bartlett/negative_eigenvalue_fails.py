@@ -51,6 +51,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
@@ -126,7 +127,7 @@ def measure(cells: Cells) -> Curves:
     """Return least losses over the floor, and the time of escape, at every depth; [n, depths]."""
     l = np.asarray(cells.shared("l"))  # noqa: E741
     columns = [measure_depth(cells, depth) for depth in cells.shared("l")]
-    curves = {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
+    curves = stack_rows(columns, axis=-1)
     rate, lam = (cells.values(name)[:, None] for name in ("rate", "lam"))
     small = (rate * (1 + lam) <= 1) & (l > 1)
     curves[ASSUMPTION] = ((l % 2 == 0) | small) & (cells.values("delta")[:, None] == 0)
@@ -306,15 +307,12 @@ def draw_escapes(axes: Any, measured: Sequence[Measured]) -> None:
         axes.legend(fontsize=7, ncols=2, loc="upper right")
 
 
-PENALTIES = ("to_identity_", "one_layer_", "asymmetric_")
-
 CLAIM = Theorem(
     source="B, after BHL (b)",
     says="For symmetric Phi with an eigenvalue -lambda and even depth, gradient descent from the "
     "identity keeps a loss >= lambda^2 / 2 at any step size, also with any penalty that is the "
     "same in every layer and for a layer and its transpose",
-    formula=r"\begin{split} "
-    r"&\Phi = \Phi^\top \text{ of eigenvalues } \varphi_j,\; "
+    formula=r"\begin{split} &\Phi = \Phi^\top \text{ of eigenvalues } \varphi_j,\; "
     r"-\lambda = \min_j \varphi_j < 0,\; l \text{ even},\; \Theta_i(0) = I \\ "
     r"&\;\Longrightarrow\; \tfrac12 \lVert \Theta_l \cdots \Theta_1 - \Phi \rVert_F^2 \ge "
     r"\tfrac12 \sum_{\varphi_j < 0} \varphi_j^2 \ge \tfrac12 \lambda^2 "
@@ -322,8 +320,7 @@ CLAIM = Theorem(
     r"&\text{also with a penalty } \sum_i p(\Theta_i),\; p(\Theta) = p(\Theta^\top); \\ "
     r"&\text{for } l \ge 3 \text{ odd the same without penalty if } \eta\, (1 + \lambda) \le 1; \\ "
     r"&\text{not with the penalties } \lVert \Theta_1 - I \rVert_F^2 "
-    r"\text{ and } \sum_i (\Theta_i - I)_{12}^2 "
-    r"\end{split}",
+    r"\text{ and } \sum_i (\Theta_i - I)_{12}^2 \end{split}",
     family="linear theory",
     scales={
         "smoke": Setting((2,), (1, 2), (1.0,), (0.1, 1.0), (0.0, 0.1), (2, 3, 4), steps=300),
@@ -351,7 +348,10 @@ CLAIM = Theorem(
             words="any penalty-regularized version of gradient descent",
             place="B's slides, the same slide, of penalties",
             needs={"which penalties": False},
-            bounds=tuple(always(f"{name}floor_ratio", at_least=1 - EXACT) for name in PENALTIES),
+            bounds=tuple(
+                always(f"{name}_floor_ratio", at_least=1 - EXACT)
+                for name in ("to_identity", "one_layer", "asymmetric")
+            ),
             note="the slide does not say which penalties; the floor holds for those that are "
             "alike in all layers and for a layer and its transpose, as toward the identity in "
             "each layer",

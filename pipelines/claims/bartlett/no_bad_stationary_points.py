@@ -1,6 +1,6 @@
 """Near-identity networks of any kind have no stationary point above the least risk.
 
-Source: B, after BEL. For h = h_m o ... o h_1 with |h_i - Id|_Lipschitz <= eps < 1, and the risk
+For h = h_m o ... o h_1 with |h_i - Id|_Lipschitz <= eps < 1, and the risk
 Q(h) = E |h(X) - Y|^2 / 2, least at h*, the functional gradient with respect to every layer
 satisfies, as the slide prints it,
     |D_{h_i} Q| >= (1 - eps)^(m-1) (Q(h) - Q(h*)) / |h - h*|.
@@ -168,14 +168,12 @@ CLAIM = Theorem(
     source="B, after BEL",
     says="Layers within eps < 1 of the identity, all h_i(0) = 0: the functional gradient at every "
     "layer is at least (1 - eps)^(m-1) (Q(h) - Q(h*)) / |h - h*|, and even twice that",
-    formula=r"\begin{split} "
-    r"&h = h_m \circ \cdots \circ h_1,\quad h_i(0) = 0,\quad "
+    formula=r"\begin{split} &h = h_m \circ \cdots \circ h_1,\quad h_i(0) = 0,\quad "
     r"\lVert h_i - \operatorname{Id} \rVert_{\text{Lip}} \le \varepsilon < 1 \\ "
     r"&\;\Longrightarrow\; \lVert D_{h_i} Q \rVert \ge \frac{2\, (1 - \varepsilon)^{m-1} "
     r"(Q(h) - Q(h^\star))}{\lVert h - h^\star \rVert} \text{ for every } i,\quad "
     r"Q(h) = \tfrac12 \mathbb{E}\, \lVert h(X) - Y \rVert^2, \\ "
-    r"&\text{with equality for } h_i(u) = (1 - \varepsilon) u,\; Y = c X "
-    r"\end{split}",
+    r"&\text{with equality for } h_i(u) = (1 - \varepsilon) u,\; Y = c X \end{split}",
     family="linear theory",
     scales={"smoke": Setting((2,), (1, 3), (0.2, 0.8), inputs=20), "cpu": Setting()},
     decided_by=(always("ratio", at_least=1 - 1e-12), always("attained_gap", at_most=1e-12)),

@@ -81,14 +81,13 @@ def random_target(rng: np.random.Generator, d: int, skew: float, gamma: float) -
     return np.asarray(V * w @ V.T + skew * K / np.linalg.norm(K, 2))
 
 
-def horizon(depth: int, skew: float, gamma: float) -> int:
-    """Return the iterations to 1e-10 by the bound, with |Phi| at its largest, gamma + 1 + skew."""
+def recorded_iterations(depth: int, skew: float, gamma: float) -> list[int]:
+    """Return some 100 iterations, the early ones all, to 1e-10 by the bound.
+
+    With |Phi| at its largest, gamma + 1 + skew.
+    """
     shrink = gamma ** (2 - 2 / depth) / (1 + (gamma + 1 + skew) ** 2)
-    return int(np.ceil(np.log(TARGET) / np.log1p(-shrink)))
-
-
-def recorded_iterations(last: int) -> list[int]:
-    """Return some 100 iterations up to `last`, the early ones all."""
+    last = int(np.ceil(np.log(TARGET) / np.log1p(-shrink)))
     return [int(t) - 1 for t in np.unique(np.geomspace(1, last + 1, 150).round())]
 
 
@@ -97,7 +96,7 @@ def measure(cells: Cells) -> Curves:
     d, depth, skew, gamma = (cells.shared(name) for name in ("d", "l", "skew", "gamma"))
     Phi = cells.draw(random_target, "d", "skew", "gamma")
     rate = 1 / (depth * (1 + np.linalg.norm(Phi, 2, axis=(-2, -1)) ** 2))
-    steps = recorded_iterations(horizon(depth, skew, gamma))
+    steps = recorded_iterations(depth, skew, gamma)
     go = (Phi, depth, rate, steps[-1])
     identity = np.broadcast_to(np.eye(d), (depth, d, d))
     curves = follow(projection_path(*go, gamma), Phi, steps)
@@ -224,8 +223,7 @@ CLAIM = Theorem(
     r"\ell = \tfrac12 \lVert \Theta_l \cdots \Theta_1 - \Phi \rVert_F^2, \\ "
     r"&\text{a step: descent by } \eta \text{, then the nearest } Q P "
     r"\text{ of margin } \gamma \text{ to the product, then} \\ "
-    r"&\Theta_i = Q^{i/l} P^{1/l} Q^{-(i-1)/l},\quad s_j(\Theta_i) = s_j(Q P)^{1/l} "
-    r"\end{split}",
+    r"&\Theta_i = Q^{i/l} P^{1/l} Q^{-(i-1)/l},\quad s_j(\Theta_i) = s_j(Q P)^{1/l} \end{split}",
     family="linear theory",
     scales={"smoke": Setting((2,), (3,), (0.0, 1.0), (1.0,)), "cpu": Setting()},
     decided_by=(

@@ -22,8 +22,6 @@ the layers of theory.composition, which know nothing of parabolas, over (a/m) R^
 `composition_error`, the largest distance of the m blocks one after the other from the map, and
 `composition_share`, that over a R^2/k^2; `error_slope`, the slope of its logarithm over log k.
 
-The figure that convinces: |A||B| and the error of a layer against m; the composition's against k.
-
 Run: python -m pipelines run shallow-layers-suffice
      python -m pipelines sweep shallow-layers-suffice --grid k=2:512:2x
 Expect: norm_share 0.997 at k = 256, norm_growth 1, layer_share and composition_share 1, error_slope
@@ -36,11 +34,12 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import measure_at
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, group_by, stack
+from pipelines.measurement.grid import Array, Cell, Measured, group_by, stack
 from pipelines.measurement.verdict import always
 from theory.composition import near_layers
 from theory.near_identity import ball, scales
@@ -94,14 +93,6 @@ def points(rng: np.random.Generator, k: int, samples: int) -> Array:
     between = (np.arange(k) + 0.5) * 2 * RADIUS / k - RADIUS
     axis = np.stack([between, np.zeros(k)], axis=-1)
     return np.concatenate([ball(2, RADIUS, samples, int(rng.integers(2**32))), axis])
-
-
-def measure(cells: Cells) -> Curves:
-    """Return norms and errors for every m; [n, m]."""
-    rows = [[measure_blocks(cell, m) for m in cells.shared("m")] for cell in cells.cells]
-    return cells.shared("m"), {
-        key: np.array([[at[key] for at in row] for row in rows]) for key in rows[0][0]
-    }
 
 
 def measure_blocks(cell: Cell, m: int) -> dict[str, float]:
@@ -192,7 +183,7 @@ CLAIM = Theorem(
         always("composition_share", at_most=1 + 1e-6),
         always("error_slope", at_most=-1.9),
     ),
-    measure=measure,
+    measure=measure_at("m", measure_blocks),
     extra_metrics=extra_metrics,
     figure=figure,
     shown=("without_thresholds",),

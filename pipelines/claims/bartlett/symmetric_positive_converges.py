@@ -236,8 +236,7 @@ CLAIM = Theorem(
     r"&\ell_t \le \epsilon \text{ for all } t \ge T(\epsilon) = \left\lceil "
     r"\frac{1}{-\log\, \rho} \log \left( "
     r"\sqrt{\frac{d}{2 \epsilon}}\; l \max(1, \lVert \Phi \rVert)^{1 - 1/l} "
-    r"\max_j \lvert \mu_j - 1 \rvert \right) \right\rceil "
-    r"\end{split}",
+    r"\max_j \lvert \mu_j - 1 \rvert \right) \right\rceil \end{split}",
     family="linear theory",
     scales={"smoke": Setting((2, 5), (0.5,), (0.9, 2.0), 1.0, (1, 2, 4, 8)), "cpu": Setting()},
     decided_by=(

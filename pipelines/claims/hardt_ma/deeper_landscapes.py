@@ -31,8 +31,6 @@ deepest over those of two layers, the least over all R and Sigma; `fewer_pct`, h
 takes fewer steps than the depth before; `unfinished`, how many descents do not arrive in
 `most_steps`; `at_an_end`, the share of best rates that are the first or the last of the list.
 
-The figure that convinces: factors against l, with that of a single layer; steps against l.
-
 Run: python -m pipelines run deeper-landscapes
      python -m pipelines sweep deeper-landscapes --grid gamma=0.1,0.3,1 --grid d=2,4,8
 Expect: growth 2.0, least_ratio 1, attained_gap 1e-14; printed_single_layer_share 6e-13 and
@@ -46,11 +44,12 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import measure_at
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import minutes
-from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, join, select, stack
+from pipelines.measurement.grid import Array, Cell, Measured, join, select, stack
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
 from theory.factorization import balanced_bound, max_norm, paper_bound
@@ -120,14 +119,6 @@ def random_problem(rng: np.random.Generator, cell: Cell) -> tuple[Array, Array]:
     }[target]
     is_plain = cell.point["covariance"] == "identity"
     return Q @ P, np.eye(d) if is_plain else root @ root.T + 0.1 * np.eye(d)
-
-
-def measure(cells: Cells) -> Curves:
-    """Return factors, radii and steps at every depth; [n, l]."""
-    rows = [[measure_depth(cell, depth) for depth in cell.point["l"]] for cell in cells.cells]
-    return cells.shared("l"), {
-        key: np.array([[at[key] for at in row] for row in rows]) for key in rows[0][0]
-    }
 
 
 def measure_depth(cell: Cell, depth: int) -> dict[str, float]:
@@ -250,14 +241,12 @@ CLAIM = Theorem(
     says="What Theorems 2.1 and 2.2 promise of the landscape improves with depth, from two layers "
     "on: the factor between squared gradient and risk rises, in a ball that holds an optimum and "
     "shrinks. Descent takes more steps in deeper networks all the same",
-    formula=r"\begin{split} "
-    r"&\tau_l = \frac{4 \pi + 3 \gamma}{l} < 1: \quad "
+    formula=r"\begin{split} &\tau_l = \frac{4 \pi + 3 \gamma}{l} < 1: \quad "
     r"\min_{\max \lVert A_i \rVert \le \tau_l} "
     r"\frac{\lVert \nabla f(A) \rVert_F^2}{s_{\min}(\Sigma)\, (f(A) - C_{\text{opt}})} "
     r"\ge \kappa_l = 4 l\, (1 - \tau_l)^{2l - 2}, \\ "
     r"&\text{with equality for } \Sigma = I \text{ at } A_i = -\tau_l I;\quad "
-    r"\kappa_{l'} \ge \kappa_l \text{ for } l' > l > 4 \pi + 3 \gamma "
-    r"\end{split}",
+    r"\kappa_{l'} \ge \kappa_l \text{ for } l' > l > 4 \pi + 3 \gamma \end{split}",
     family="linear theory",
     scales={
         "smoke": Setting(("positive",), l=(1, 2, 16, 32, 64), d=(2,), most_steps=1_000),
@@ -279,7 +268,7 @@ CLAIM = Theorem(
         ),
     ),
     costs={"cpu": minutes(2)},
-    measure=measure,
+    measure=measure_at("l", measure_depth),
     extra_metrics=extra_metrics,
     shown=(
         "printed_single_layer_share",

@@ -1,4 +1,4 @@
-"""A residual ReLU network of O(n log n + r^2) weights fits any r labels of n points.
+"""A residual ReLU network with O(n log n + r^2) weights fits any labels of n points.
 
 Source: HM Theorem 3.2, Lemmas B.1 and B.2. For n unit points at squared distances of at least rho,
 blocks x + V ReLU(U x + s) of width k = O(log n / rho^2) fit any labels with
@@ -39,8 +39,6 @@ at its k or, where that is larger, at A_0 = I, our fallback; and its k once nois
 their norm has moved the images apart, for HM remark that images "can always be imperceptibly
 perturbed" (`perturbed_rho`, `perturbed_paper_width`).
 
-The figure that convinces: weights per point against n, ours and the paper's.
-
 Run: python -m pipelines run finite-sample-expressivity  # needs mnist
 Expect: 0 errors of 60,000, three seeds alike: k = 8 and 17.1 weights a point for 10 labels, k = 8
 and 17.3 for 100, k = 16 and 50.2 for 1,000; constant at most 2.02. The paper counts 1,579 weights a
@@ -61,6 +59,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.data import datasets
 from pipelines.errors import check_sizes
@@ -72,6 +71,7 @@ from pipelines.measurement.verdict import THEOREM, always
 from pipelines.runtime import backend
 from theory.memorization import memorize, neighbour_move, paper_width, parameter_count, printed
 from theory.pairs import nearest_pair
+from theory.unit_vectors import normalize_rows, random_unit_vectors
 
 LABELS = (10, 100, 1000)  # random ones
 BATCH = 8192  # images that Keras takes at once
@@ -105,11 +105,6 @@ def load_images(name: str) -> NDArray[np.float32]:
     return datasets.load(name).untested()[0].astype(np.float32) / np.float32(255)
 
 
-def normalize_rows(X: NDArray[Any]) -> NDArray[Any]:
-    """Return the rows of X [n, d], brought to norm 1."""
-    return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))
-
-
 def add_noise(X: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the rows of X [n, d] with noise of NOISE times their norm, always the same."""
     noise = np.random.default_rng(0).standard_normal(X.shape, np.float32)
@@ -135,7 +130,7 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
         stored = bench if seed == 0 and n == sizes[-1] else None
         fits = {r: measure_memorizer(X[:n], r, seed, setting, stored) for r in LABELS}
         rows.append(collect_worst(fits) | paper_numbers(X[:n], setting.data) | own_numbers)
-    return sizes, {key: np.array([row[key] for row in rows]) for key in rows[0]}
+    return sizes, stack_rows(rows)
 
 
 def random_labels(r: int, n: int, seed: int) -> NDArray[np.int64]:
@@ -208,7 +203,7 @@ def own_construction(X: NDArray[np.float32], seed: int) -> dict[str, float]:
     """Return HM's own network: of these images at A_0 = I, and, also as printed, of far points."""
     literal = functools.partial(printed, share=1 / 3, check=False)
     rng = np.random.default_rng(seed)
-    far, y = normalize_rows(rng.standard_normal(FAR)), random_labels(LABELS[0], FAR[0], seed)
+    far, y = random_unit_vectors(rng, *FAR), random_labels(LABELS[0], FAR[0], seed)
     k = paper_width(FAR[0], nearest_pair(far)[2])
     images_y = random_labels(LABELS[0], len(X), seed)
     return {
@@ -230,9 +225,7 @@ def preserved_share(rng: np.random.Generator) -> float:
     all squared distances of these points, and of 0, exceed or are.
     """
     n, draws = PROJECTED
-    points = np.concatenate(
-        [np.zeros((1, FAR[1])), normalize_rows(rng.standard_normal((n, FAR[1])))]
-    )
+    points = np.concatenate([np.zeros((1, FAR[1])), random_unit_vectors(rng, n, FAR[1])])
     k = math.ceil(10 * math.log2(n))
     images = [points @ rng.standard_normal((FAR[1], k)) / np.sqrt(k) for _ in range(draws)]
     kept = np.ones(draws, dtype=bool)

@@ -1,6 +1,6 @@
 """Near the identity, the gradient of the population risk is large wherever the risk is.
 
-Source: HM equation (2.3). Where the largest layer norm tau of a linear residual network is below 1,
+Where the largest layer norm tau of a linear residual network is below 1,
 |grad f|^2 >= 4 l (1 - tau)^(2l-2) s_min(Sigma) (f - C_opt), with C_opt the least risk.
 
 True as printed, and its constant is the best one: layers A_i = -tau I with Sigma = I, so every
@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem, reductions
@@ -99,7 +100,7 @@ def measure(cells: Cells) -> Curves:
     """Return least ratios, and both sides where the ratio is least, at every depth; [n, depths]."""
     depths = cells.shared("l")
     columns = [measure_depth(cells, depth) for depth in depths]
-    return depths, {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
+    return depths, stack_rows(columns, axis=-1)
 
 
 def measure_depth(cells: Cells, depth: int) -> dict[str, Array]:
@@ -208,10 +209,7 @@ def draw_landscape(axes: Any, identity: float, tau: float, title: str) -> None:
     axes.set_title(title, fontsize=10)
 
 
-PRINTED = (
-    always("ratio", at_least=1 - EXACT),
-    always("path_ratio", at_least=1 - EXACT),
-)
+PRINTED = (always("ratio", at_least=1 - EXACT), always("path_ratio", at_least=1 - EXACT))
 CLAIM = Theorem(
     source="HM equation (2.3)",
     says="Where the largest layer norm tau is below 1, the squared gradient of the population risk "
@@ -221,8 +219,7 @@ CLAIM = Theorem(
     r"&\ge 4 \sum_i \prod_{j \ne i} s_{\min}(I + A_j)^2 \, s_{\min}(\Sigma)\, "
     r"(f - C_{\text{opt}}) \\ "
     r"&\ge 4 l\, (1 - \tau)^{2l - 2} s_{\min}(\Sigma)\, (f - C_{\text{opt}}), \\ "
-    r"&\text{with equality at } A_1 = \dots = A_l = -\tau I,\; \Sigma = I "
-    r"\end{split}",
+    r"&\text{with equality at } A_1 = \dots = A_l = -\tau I,\; \Sigma = I \end{split}",
     family="linear theory",
     scales={"smoke": Setting((1, 3), (0.3, 0.9), (2, 3, 8), 8, 50), "cpu": Setting()},
     decided_by=(

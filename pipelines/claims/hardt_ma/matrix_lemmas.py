@@ -11,8 +11,6 @@ is |S D S^T - N| / |N| for random normal matrices of real and complex eigenvalue
 `product_ratio` is |AB|_F over s_min(A) |B|_F, the least of `pairs` Gaussian ones; `product_gap` its
 distance from 1 where it is an equality, B of one column along the last right singular vector of A.
 
-The figure that convinces: q |W_j - I| against q, below pi; and |AB|_F against its bound.
-
 Run: python -m pipelines run matrix-lemmas
      python -m pipelines sweep matrix-lemmas --grid d=2:20:2 --grid q=1:64:2x
 Expect: rotation_ratio 0.9999, rotation_error 2e-14, normal_error 3e-15, product_ratio 1 (at d = 1).
@@ -25,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Theorem
@@ -70,8 +69,8 @@ def instance(rng: np.random.Generator, d: int, pairs: int) -> tuple[Array, Array
 def measure(cells: Cells) -> Curves:
     """Return the three statements; those without q are the same at every step; [n, q]."""
     Q, N, factors = cells.draw(instance, "d", "pairs")
-    columns = [rotation_curves(Q, q) for q in cells.shared("q")]
-    curves = {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
+    columns = [rotation_numbers(rotation_layers(Q, q), Q) for q in cells.shared("q")]
+    curves = stack_rows(columns, axis=-1)
     constant = {"normal_error": normal_error(N), **product_curves(factors[:, 0], factors[:, 1])}
     shape = curves["rotation_ratio"].shape
     return cells.shared("q"), curves | {
@@ -79,13 +78,8 @@ def measure(cells: Cells) -> Curves:
     }
 
 
-def rotation_curves(Q: Array, q: int) -> dict[str, Array]:
-    """Return distances of the factors from I, and of their product from the rotation; [n]."""
-    return rotation_numbers(rotation_layers(Q, q), Q)
-
-
 def rotation_numbers(W: Array, Q: Array) -> dict[str, Array]:
-    """Return the same of given factors W - I [n, 2, 2q, d, d] of two rotations each."""
+    """Return distances from I of factors I + W [n, 2, 2q, d, d], of their products from Q; [n]."""
     largest = max_norm(W).max(axis=-1)
     error = np.linalg.norm(compose(W) - Q, axis=MATRIX).max(axis=-1)
     return {"rotation_ratio": largest * W.shape[-3] / (2 * np.pi), "rotation_error": error}
@@ -136,10 +130,8 @@ CLAIM = Theorem(
     r"Q \in SO(d) &\;\Longrightarrow\; Q = W_{2q} \cdots W_1,\quad W_j^\top W_j = I,\; "
     r"\lVert W_j - I \rVert \le \frac{\pi}{q}, \\ "
     r"N N^\top = N^\top N &\;\Longrightarrow\; N = S \operatorname{diag}(D_1, \dots, D_m) "
-    r"S^\top,\; "
-    r"S^\top S = I,\; D_i \text{ at most } 2 \times 2, \\ "
-    r"\lVert A B \rVert_F &\ge s_{\min}(A)\, \lVert B \rVert_F "
-    r"\end{split}",
+    r"S^\top,\; S^\top S = I,\; D_i \text{ at most } 2 \times 2, \\ "
+    r"\lVert A B \rVert_F &\ge s_{\min}(A)\, \lVert B \rVert_F \end{split}",
     family="linear theory",
     scales={"smoke": Setting((1, 4), (1, 2, 8), 20), "cpu": Setting()},
     decided_by=(

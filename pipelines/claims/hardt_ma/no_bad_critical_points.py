@@ -1,7 +1,7 @@
 """Inside the unit ball around the identity, every critical point is a global minimum.
 
-Source: HM Theorem 2.2. For every tau < 1, a critical point of the population risk of a linear
-residual network whose layers have norm at most tau is a global minimum.
+For every tau < 1, a critical point of the population risk of a linear residual network whose layers
+have norm at most tau is a global minimum.
 
 Measured: from random starts in the ball of radius tau, two searches. `descent` is gradient descent
 with Polyak's step, which avoids saddles; `hunt` solves grad f = 0 by the Levenberg-Marquardt
@@ -162,12 +162,6 @@ def hunt_one(A: Array, R: Array, sigma: Array, iterations: int) -> Array:
     return np.asarray(end).reshape(A.shape)
 
 
-def critical(measured: Sequence[Measured]) -> tuple[Array, Array]:
-    """Return the largest layer norm and relative excess risk of all critical ends, in a row."""
-    norm, excess, is_critical = ends(measured)
-    return norm[is_critical > 0], excess[is_critical > 0]
-
-
 def ends(measured: Sequence[Measured]) -> tuple[Array, ...]:
     """Return the largest layer norm, relative excess risk and `critical` of all ends, in a row."""
     return tuple(join(measured, name) for name in ("max_norm", "excess", "critical"))
@@ -175,25 +169,23 @@ def ends(measured: Sequence[Measured]) -> tuple[Array, ...]:
 
 def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return how many critical points were judged, where bad ones begin, descents that stayed."""
-    norm, excess = critical(measured)
+    norm, excess, is_critical = ends(measured)
+    judged = np.concatenate([m.holds for m in measured])
+    unjudged = (is_critical > 0) & (norm < 1) & ~judged
+    bad = (is_critical > 0) & (excess > TOLERANCE)
     down = select(measured, search="descent")
     stayed = [m.curves["inside"].mean() for m in down if m.point["tau"] < 1]
-    bad = norm[excess > TOLERANCE]
-    numbers = {"judged": float(sum(m.holds.sum() for m in measured)), "bad": float(len(bad))}
-    numbers |= count_unjudged(measured)
-    if len(bad):
-        numbers["nearest_bad"] = float(bad.min())
+    numbers = {
+        "judged": float(judged.sum()),
+        "bad": float(bad.sum()),
+        "unjudged_inside": float(unjudged.sum()),
+        "unjudged_excess": float(excess[unjudged].max(initial=0)),
+    }
+    if bad.any():
+        numbers["nearest_bad"] = float(norm[bad].min())
     if stayed:
         numbers["descent_inside_pct"] = 100 * float(np.mean(stayed))
     return numbers
-
-
-def count_unjudged(measured: Sequence[Measured]) -> dict[str, float]:
-    """Return number and largest excess of critical ends inside the ball that are not judged."""
-    norm, excess, is_critical = ends(measured)
-    dropped = (is_critical > 0) & (norm < 1) & ~np.concatenate([m.holds for m in measured])
-    largest = float(excess[dropped].max()) if dropped.any() else 0.0
-    return {"unjudged_inside": float(dropped.sum()), "unjudged_excess": largest}
 
 
 def figure(measured: Sequence[Measured]) -> Any:
@@ -202,8 +194,9 @@ def figure(measured: Sequence[Measured]) -> Any:
     for search, mark in zip(SEARCHES, "o+", strict=True):
         if not (chosen := select(measured, search=search)):
             continue
-        norm, excess = critical(chosen)
-        left.plot(norm, np.maximum(excess, FLOOR), mark, markersize=4, alpha=0.5, label=search)
+        norm, excess, is_critical = ends(chosen)
+        shown = np.maximum(excess, FLOOR)[is_critical > 0]
+        left.plot(norm[is_critical > 0], shown, mark, markersize=4, alpha=0.5, label=search)
     left.axvline(1, color="k", linewidth=0.8, label="edge of the unit ball")
     left.set(xscale="log", yscale="log", xlabel="max |A_i|", ylabel="(f - C_opt) / that of 0")
     left.set_title(f"critical points found; excess 0 is drawn at {FLOOR:g}", fontsize=10)
@@ -238,13 +231,11 @@ CLAIM = Theorem(
     source="HM Theorem 2.2",
     says="Where all layers of a linear residual network have norm below 1, every critical point of "
     "the population risk is a global minimum",
-    formula=r"\begin{split} "
-    r"\max_i \lVert A_i \rVert < 1,\quad \nabla f(A) = 0 "
+    formula=r"\begin{split} \max_i \lVert A_i \rVert < 1,\quad \nabla f(A) = 0 "
     r"&\;\Longrightarrow\; f(A) = C_{\text{opt}} = \min f, \\ "
     r"\max_i \lVert A_i \rVert = \tau < 1,\; \Sigma \succ 0 &\;\Longrightarrow\; f(A) - "
     r"C_{\text{opt}} \le "
-    r"\frac{\lVert \nabla f(A) \rVert_F^2}{4 l\, (1 - \tau)^{2l - 2} s_{\min}(\Sigma)} "
-    r"\end{split}",
+    r"\frac{\lVert \nabla f(A) \rVert_F^2}{4 l\, (1 - \tau)^{2l - 2} s_{\min}(\Sigma)} \end{split}",
     family="linear theory",
     scales={"smoke": Setting(SEARCHES, (2,), (2, 3), (0.9, 1.5), 6, 300), "cpu": Setting()},
     decided_by=(PRINTED, always("ratio", at_most=1 + 1e-12)),

@@ -31,8 +31,6 @@ the least of the others. `gradient_norm` is over 2 |R Sigma|_F, `excess` is f - 
 the zero map, `max_norm` the largest |A_i|. One layer of -I among zeros is no critical point:
 `one_layer_gradient`, the least.
 
-The figure that convinces: least eigenvalues by k and p; the risk along the curves.
-
 Run: python -m pipelines run no-spurious-optima-beyond-norm-one
      python -m pipelines sweep no-spurious-optima-beyond-norm-one --grid d=2:5:1 --grid l=2:6:1
 Expect: of 792 critical points 534 ± 13 are strict, strict_curvature -0.012 ± 0.003; the other 258
@@ -46,6 +44,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
@@ -138,9 +137,7 @@ def measure(cells: Cells) -> Curves:
     rows = [
         [measure_point(cell, i, *kind[:2]) for i, kind in enumerate(kinds)] for cell in cells.cells
     ]
-    return range(len(kinds)), {
-        key: np.array([[at[key] for at in row] for row in rows]) for key in rows[0][0]
-    }
+    return range(len(kinds)), stack_rows([stack_rows(row) for row in rows])
 
 
 def measure_point(cell: Cell, index: int, broken: int, rank: int) -> dict[str, float]:
@@ -212,15 +209,13 @@ CLAIM = Theorem(
     source="HM abstract",
     says="Without a bound on the norms linear residual networks have critical points that are no "
     "minima, and none of them is a local optimum: the risk falls along an explicit curve",
-    formula=r"\begin{split} "
-    r"&I + A_i = Z_i D_i Z_{i-1}^{-1},\quad Z_l = R Z_0 = U,\quad "
+    formula=r"\begin{split} &I + A_i = Z_i D_i Z_{i-1}^{-1},\quad Z_l = R Z_0 = U,\quad "
     r"R \Sigma R^\top = U \operatorname{diag}(s_1^2, \dots, s_d^2)\, U^\top, \\ "
     r"&D_i = \operatorname{diag}(I_p, 0) \text{ in } k \ge 2 \text{ layers},\; "
     r"D_i = I \text{ in the others}: \\ "
     r"&\nabla f(A) = 0,\quad f(A) - C_{\text{opt}} = \sum_{j > p} s_j^2 > 0,\quad "
     r"\max_i \lVert A_i \rVert \ge 1, \\ "
-    r"&f(A) - f(A + t \Delta) = s_{p+1}^2\, (2 t^k - t^{2k}) > 0 "
-    r"\quad \text{for } 0 < t \le 1 "
+    r"&f(A) - f(A + t \Delta) = s_{p+1}^2\, (2 t^k - t^{2k}) > 0 \quad \text{for } 0 < t \le 1 "
     r"\end{split}",
     family="linear theory",
     scales={"smoke": Setting(d=(2,), l=(2, 3), instances=2), "cpu": Setting()},

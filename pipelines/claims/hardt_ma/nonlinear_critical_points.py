@@ -306,8 +306,7 @@ CLAIM = Theorem(
     r"\frac{2\, (1 - \varepsilon)^{m-1}\, Q(h)}{\lVert h - h^\star \rVert} > 0 "
     r"\text{ for every } i, \\ "
     r"&\varepsilon = \max_i \lVert h_i - \operatorname{Id} \rVert_{\text{Lip}} \text{ on the "
-    r"sample} "
-    r"\end{split}",
+    r"sample} \end{split}",
     family="linear theory",
     scales={"smoke": Setting((2,), (1, 3), (0.5,), 50), "cpu": Setting()},
     decided_by=(

@@ -19,8 +19,6 @@ are expected; `failing_draws` of that k, in which a pair reaches 0.5, and `faili
 probability of so many or more if each fails with the probability `failure`;
 `expected_at_factor`, the pairs expected at k = 13.9 log r, rounded up.
 
-The figure that convinces: pairs against r; the k that is needed against r.
-
 Run: python -m pipelines run random-vectors-nearly-orthogonal
      python -m pipelines sweep random-vectors-nearly-orthogonal --grid failure=0.1,0.01,0.001
 Expect: at r = 1000 natural_log_pairs 1437 ± 5 (k = 28, 1,435 expected), log2_pairs 218 ± 2
@@ -34,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
@@ -86,7 +85,7 @@ def measure(cells: Cells) -> Curves:
     for cell in cells.cells:
         rng = np.random.default_rng(cell.seed)
         rows.append([measure_count(rng, count, cell) for count in r])
-    return r, {key: np.array([[at[key] for at in row] for row in rows]) for key in rows[0][0]}
+    return r, stack_rows([stack_rows(row) for row in rows])
 
 
 def measure_count(rng: np.random.Generator, r: int, cell: Cell) -> dict[str, float]:
@@ -165,8 +164,7 @@ CLAIM = Theorem(
     r"= \frac{r (r - 1)}{4}\, I_{3/4} \Bigl( \frac{k - 1}{2}, \frac12 \Bigr) "
     r"\ge P \bigl( \max_{i < j} \langle q_i, q_j \rangle \ge \tfrac12 \bigr), \\ "
     r"&k_\varepsilon(r) = \min \{ k: \mathbb{E}\, \# \le \varepsilon \} "
-    r"\sim \frac{4}{\log \frac43}\, \log\, r = 13.9 \log\, r "
-    r"\end{split}",
+    r"\sim \frac{4}{\log \frac43}\, \log\, r = 13.9 \log\, r \end{split}",
     family="linear theory",
     scales={"smoke": Setting((10, 100), draws=30), "cpu": Setting()},
     decided_by=(

@@ -1,6 +1,6 @@
-"""The closed form of the population risk of a deep linear residual network is the expectation.
+"""The population risk is |E Sigma^(1/2)|_F^2 + C, with C the noise, which no A changes.
 
-Source: HM Claim 2.3. For y = R x + xi, x of covariance Sigma and xi standard normal, the risk
+For y = R x + xi, x of covariance Sigma and xi standard normal, the risk
 f(A) = E |(I + A_l) ... (I + A_1) x - y|^2 is |E Sigma^{1/2}|_F^2 + C, with E the product minus R
 and C = E |xi|^2 = d, which no A changes. It holds for inputs of any distribution with that Sigma.
 
@@ -26,11 +26,12 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import measure_at
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, join, select
+from pipelines.measurement.grid import Array, Cell, Measured, join, select
 from pipelines.measurement.quotation import FAILS, Quotation
 from pipelines.measurement.verdict import Bound, always
 from theory.linear_resnet import excess_risk
@@ -73,13 +74,6 @@ def random_instance(
     A = size * rng.normal(size=(depth, d, d)) / (2 * np.sqrt(d * depth))
     R = np.eye(d) + rng.normal(size=(d, d)) / np.sqrt(d)
     return A, R, 0.3 * np.eye(d) + rng.normal(size=(d, d)) / np.sqrt(d)
-
-
-def measure(cells: Cells) -> Curves:
-    """Return closed form and sample mean at every depth; [n, depths]."""
-    depths = cells.shared("l")
-    rows = [[measure_depth(cell, depth) for depth in depths] for cell in cells.cells]
-    return depths, {key: np.array([[e[key] for e in row] for row in rows]) for key in rows[0][0]}
 
 
 def measure_depth(cell: Cell, depth: int) -> dict[str, float]:
@@ -159,8 +153,7 @@ CLAIM = Theorem(
     r"&\mathbb{E}\, \lVert (I + A_l) \cdots (I + A_1) x - (R x + \xi) \rVert^2 "
     r"= \lVert E \Sigma^{1/2} \rVert_F^2 + d, \\ "
     r"&E = (I + A_l) \cdots (I + A_1) - R,\quad \mathbb{E}\, x x^\top = \Sigma,\quad "
-    r"\xi \sim \mathcal{N}(0, I) "
-    r"\end{split}",
+    r"\xi \sim \mathcal{N}(0, I) \end{split}",
     family="linear theory",
     scales={
         "smoke": Setting((1, 2, 3), (0.2, 1.0), INPUTS, (1, 2, 3, 4, 6, 8), 2_000),
@@ -182,7 +175,7 @@ CLAIM = Theorem(
         ),
     ),
     costs={"cpu": seconds(28)},
-    measure=measure,
+    measure=measure_at("l", measure_depth),
     extra_metrics=extra_metrics,
     figure=figure,
     inner="l",

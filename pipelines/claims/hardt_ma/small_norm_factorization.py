@@ -1,8 +1,8 @@
 """Every matrix of positive determinant is a product of matrices near the identity.
 
-Source: HM Theorem 2.1. With gamma = max |log singular value| of R and depth l >= 3 gamma there are
-A_i with (I + A_l) ... (I + A_1) = R and max |A_i| <= (4 pi + 3 gamma) / l in the spectral norm;
-for positive definite R, 3 gamma / l.
+With gamma = max |log singular value| of R and depth l >= 3 gamma there are A_i with
+(I + A_l) ... (I + A_1) = R and max |A_i| <= (4 pi + 3 gamma) / l in the spectral norm; for positive
+definite R, 3 gamma / l.
 
 As it stands the theorem is true, at every integer l >= max(1, 3 gamma). Its proof splits
 l = 4q + p with real q and p, and footnote 6 says of them: "p, q are not chosen to be integers. But
@@ -37,6 +37,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
@@ -92,9 +93,7 @@ def measure(cells: Cells) -> Curves:
     gamma = cells.values("gamma")[:, None]
     R, P = cells.draw(random_matrix, "d", "gamma")
     columns = [measure_depth(R, P, depth) for depth in cells.shared("l")]
-    curves: dict[str, Any] = {
-        key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]
-    }
+    curves: dict[str, Any] = stack_rows(columns, axis=-1)
     psd = l * curves.pop("psd")
     curves["paper_bound"] = l * factorization.paper_bound(R[:, None], l)
     curves["lower_bound"] = l * factorization.lower_bound(R[:, None], l)
@@ -177,10 +176,7 @@ def figure(measured: Sequence[Measured]) -> Any:
     return picture
 
 
-BOUNDS = (
-    always("ratio", at_most=1),
-    always("psd_ratio", at_most=1),
-)
+BOUNDS = (always("ratio", at_most=1), always("psd_ratio", at_most=1))
 CLAIM = Theorem(
     source="HM Theorem 2.1",
     says="For det R > 0 and depth l >= 3 gamma there are A_i with prod (I + A_i) = R and "
@@ -195,8 +191,7 @@ CLAIM = Theorem(
     r"&\det R < 0 \;\Longrightarrow\; \det \operatorname{diag}(R, -1) > 0,\; "
     r"\gamma(\operatorname{diag}(R, -1)) = \gamma(R), \\ "
     r"&\gamma = \max_j \lvert \log\, s_j(R) \rvert,\quad "
-    r"\theta = \text{the largest angle of the rotation } R (R^\top R)^{-1/2} "
-    r"\end{split}",
+    r"\theta = \text{the largest angle of the rotation } R (R^\top R)^{-1/2} \end{split}",
     family="linear theory",
     scales={"smoke": Setting((2, 5), (0.5,), (5, 8, 16)), "cpu": Setting()},
     decided_by=(

@@ -1,8 +1,7 @@
 """Without the identity, zero layers are a bad critical point; descent from near them stalls.
 
-Source: HM section 1.1. The risk of the standard linear network A_l ... A_1 has a critical point at
-A = 0 that is no global minimum; the residual parameterization (I + A_l) ... (I + A_1) has none near
-its own zero.
+The risk of the standard linear network A_l ... A_1 has a critical point at A = 0 that is no global
+minimum; the residual parameterization (I + A_l) ... (I + A_1) has none near its own zero.
 
 More precisely, after Kawaguchi 2016, whom HM cite: at A = 0 the Hessian of two layers has the
 eigenvalues +-2 s_i(R Sigma), each d times, so it is a strict saddle; from three layers on the
@@ -23,8 +22,6 @@ eigenvalues, descent from near the identity is held back (see negative-eigenvalu
 seeds that this claim does not use, in five settings, the residual one was the slower in 6 of 88
 cases with negative eigenvalues and in 0 of 219 without (least 1.03); `least_speedup` and
 `slower_pct` show such cases here.
-
-The figure that convinces: the risk against iterations, both parameterizations side by side.
 
 Run: python -m pipelines run standard-parameterization-saddle
      python -m pipelines sweep standard-parameterization-saddle --grid delta=0.01:0.32:2x --grid l=3
@@ -200,8 +197,7 @@ CLAIM = Theorem(
     r"&g(A) = \mathbb{E}\, \lVert A_l \cdots A_1 x - R x - \xi \rVert^2,\; l \ge 2: \\ "
     r"&\nabla g(0) = 0,\quad g(0) - C_{\text{opt}} = \lVert R \Sigma^{1/2} \rVert_F^2 > 0, \\ "
     r"&\operatorname{spec} \nabla^2 g(0) = \{ \pm 2 s_i(R \Sigma),\; d \text{ times each} \} "
-    r"\text{ if } l = 2,\quad \nabla^2 g(0) = 0 \text{ if } l \ge 3 "
-    r"\end{split}",
+    r"\text{ if } l = 2,\quad \nabla^2 g(0) = 0 \text{ if } l \ge 3 \end{split}",
     family="linear theory",
     scales={"smoke": Setting((2,), (2, 3), (0.1,), 500), "cpu": Setting()},
     decided_by=(

@@ -38,6 +38,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels, place_legend_below
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
@@ -79,7 +80,7 @@ def measure(cells: Cells) -> Curves:
         at(np.random.default_rng(cell.seed), *(cell.point[key] for key in ("d", "norm", "points")))
         for cell in cells.cells
     ]
-    curves = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+    curves = stack_rows(rows)
     for part in ("angle", "length"):
         curves[f"{part}_share"] = curves.pop(f"{part}_terms") / curves["size"]
     small = (curves["largest_norm"] <= SMALL) & (cells.shared("d") >= WIDE)
@@ -109,7 +110,7 @@ def circulant_points(
     trace = np.clip(trace, -room, room)
     W = np.sqrt(F2 - trace**2 / d)[:, None] * skew + (trace / d)[:, None] * first
     rows = [circulant_terms(*pair, "printed") for pair in zip(W, W_star, strict=True)]
-    terms = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+    terms = stack_rows(rows)
     norms, size = np.abs(np.fft.rfft([W, W_star])), terms["distance"] ** 2
     return {
         "ratio": terms["inner_product"] / size,
@@ -241,14 +242,8 @@ def draw_all(axes: Any, measured: Sequence[Measured]) -> None:
 BOUNDS = (
     always("wide_ratio", at_least=0.03),
     always("ratio", at_least=0.03),
-    always(
-        "angle_share",
-        at_least=-1.3,
-    ),
-    always(
-        "length_share",
-        at_least=-0.085,
-    ),
+    always("angle_share", at_least=-1.3),
+    always("length_share", at_least=-0.085),
 )
 CLAIM = Theorem(
     source="LY Theorem 3.3, Figure 5",
@@ -260,8 +255,7 @@ CLAIM = Theorem(
     r"&\;\Longrightarrow\; \pi\, \langle -\nabla L(W),\, W^\star - W \rangle "
     r"> 0.03\, \lVert W^\star - W \rVert_F^2, \\ "
     r"&\text{of which the terms in angles are} \ge -1.3\, \lVert W^\star - W \rVert_F^2 \\ "
-    r"&\text{and those in lengths} \ge -0.085\, \lVert W^\star - W \rVert_F^2 "
-    r"\end{split}",
+    r"&\text{and those in lengths} \ge -0.085\, \lVert W^\star - W \rVert_F^2 \end{split}",
     family="two-layer ReLU networks",
     scales={"smoke": Setting((100, 131072), (0.01,), 4), "cpu": Setting()},
     decided_by=BOUNDS,

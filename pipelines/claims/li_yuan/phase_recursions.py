@@ -29,9 +29,6 @@ bound is above the distance that it starts from, `bound_over_start` times as far
 holds, and says nothing. (T below about 27,000 makes rates above 4/(pi (d + 1)), at which s grows
 in every step. Whether the theorem is meant for such T could not be read: they are refused.)
 
-The figure that convinces: g and s beside what the recursions make of their first values; the
-distance in the second phase.
-
 Run: python -m pipelines run phase-recursions
      python -m pipelines sweep phase-recursions --grid d=200,1500,10000 --seeds 1
 Expect: g_error 0.171 and s_error 0.014 at d = 200, wide_g_error 0.030 and wide_s_error 0.001 at
@@ -45,6 +42,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
@@ -101,7 +99,7 @@ def measure(cells: Cells) -> Curves:
     """Return both phases, step by step; [n, steps]."""
     steps = cells.shared("steps")
     rows = [first_phase(cell) | second_phase(cell) for cell in cells.cells]
-    return range(steps), {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+    return range(steps), stack_rows(rows)
 
 
 def first_phase(cell: Cell) -> dict[str, Array]:
@@ -145,10 +143,7 @@ def second_phase(cell: Cell) -> dict[str, Array]:
         noise = rng.normal(size=SECOND_D)
         column = after + rate * NOISE * noise / (np.linalg.norm(noise) * np.sqrt(SECOND_D))
         squares.append(SECOND_D * np.sum(column**2))
-    count, bound = (
-        cell.point["steps"],
-        float(second_phase_error(SECOND_D, GAMMA, T, 0.0, NOISE)),
-    )
+    count, bound = (cell.point["steps"], float(second_phase_error(SECOND_D, GAMMA, T, 0.0, NOISE)))
     G = float(gradient_sizes(SECOND_D, GAMMA, NOISE)[1])
     numbers = {
         "second_phase_share": squares[-1] / bound,
@@ -222,18 +217,13 @@ CLAIM = Theorem(
     r"&W_{t+1} = W_t - \eta\, \pi \nabla L(W_t),\quad s_t = (W^\star - W_t)\, u,\quad "
     r"g_t = \sum_j \lVert e_j + w^\star_j \rVert - \lVert e_j + w_{j} \rVert: \\ "
     r"&s_{t+1} \approx \bigl( 1 - \tfrac{\pi}{2} (d + 1)\, \eta \bigr)\, s_t "
-    r"- \eta\, \tfrac{d - 1}{d}\, g_t\, u,\quad "
-    r"g_{t+1} \approx (1 - d\, \eta)\, g_t, \\ "
+    r"- \eta\, \tfrac{d - 1}{d}\, g_t\, u,\quad g_{t+1} \approx (1 - d\, \eta)\, g_t, \\ "
     r"&\lvert g_{t+1} - (1 - d\, \eta)\, g_t \rvert \le \tfrac12 d\, \eta\, g_t "
     r"\text{ while } g_t > 0.1; \\ "
     r"&\text{second phase: } \lVert W_T - W^\star \rVert_F^2 \le "
-    r"\frac{\log\, T\; G_F^2}{0.03^2\, T},\quad G_F = 6 d^{3/2} \gamma + \varepsilon "
-    r"\end{split}",
+    r"\frac{\log\, T\; G_F^2}{0.03^2\, T},\quad G_F = 6 d^{3/2} \gamma + \varepsilon \end{split}",
     family="two-layer ReLU networks",
-    scales={
-        "smoke": Setting((200, 400), second_steps=30_000, steps=40),
-        "cpu": Setting(),
-    },
+    scales={"smoke": Setting((200, 400), second_steps=30_000, steps=40), "cpu": Setting()},
     decided_by=(
         always("g_error", at_most=0.5),
         always("s_error", at_most=0.05),

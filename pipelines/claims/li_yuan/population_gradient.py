@@ -1,8 +1,8 @@
 """The gradient of a two-layer ReLU network with the identity, for Gaussian input, in closed form.
 
-Source: LY Lemma 2.1. For f(x) = sum_j relu(<e_j + w_j, x>), x standard normal, a teacher f* of the
-same form with weights W*, and the loss E (f - f*)^2, the gradient is a sum over pairs of columns
-of I + W and I + W*, of their lengths and of the angles between them.
+For f(x) = sum_j relu(<e_j + w_j, x>), x standard normal, a teacher f* of the same form with weights
+W*, and the loss E (f - f*)^2, the gradient is a sum over pairs of columns of I + W and I + W*, of
+their lengths and of the angles between them.
 
 As printed (in the damaged copy that was read), the right-hand side is pi times the negative
 gradient; the step sizes and constants of LY are for that scale. `printed_factor`, that side over
@@ -15,8 +15,6 @@ differentiated by hand. `z` is the distance from the Monte Carlo mean in its own
 entry by entry of W (the chart's step), `loss_z` the same for the loss. Of the 38,910 entries of the
 cpu scale the largest |z| is near 4.3 if the formulas are right; it is above 6 once in 13,000 runs.
 
-The figure that convinces: Monte Carlo against formula, every entry; and the distribution of z.
-
 Run: python -m pipelines run population-gradient
 Expect: finite_difference_error about 2e-9, z about 4, loss_z about 2, printed_factor 3.14.
 """
@@ -28,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
@@ -87,7 +86,7 @@ def measure(cells: Cells) -> Curves:
     """Return formula, differences and Monte Carlo at every entry of W, row by row; [n, d^2]."""
     W, W_star = cells.draw(random_instance, "d", "norm", "teacher")
     rows = [measure_cell(*each) for each in zip(cells.cells, W, W_star, strict=True)]
-    return range(W[0].size), {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+    return range(W[0].size), stack_rows(rows)
 
 
 def measure_cell(cell: Cell, W: Array, W_star: Array) -> dict[str, Array]:

@@ -26,8 +26,6 @@ Not tested: the theorem's second phase. Its bound is below the distance sqrt(d)/
 after `useful_steps`, 1.7e7 at the least d and gamma. Lemma 2.5, of which it is made, is
 stochastic-descent-rate.
 
-The figure that convinces: g against both promises; g against d.
-
 Run: python -m pipelines run potential-rates
      python -m pipelines sweep potential-rates --grid d=16,32,64  # below LY's d
 Expect: first_phase_share 0.208, potential_speed 1.98 (g falls by about 1 - rate d), gradient_share
@@ -43,6 +41,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels, place_legend_below
 from pipelines.claims.li_yuan.one_point_convexity import pairs
 from pipelines.errors import check_counts, check_sizes
@@ -84,7 +83,7 @@ def measure(cells: Cells) -> Curves:
     rows = [
         measure_cell(cell, T, float(phase.rate), float(phase.potential)) for cell in cells.cells
     ]
-    return T, {key: np.stack([r[key] for r in rows]) for key in rows[0]}
+    return T, stack_rows(rows)
 
 
 def measure_cell(cell: Cell, T: NDArray[np.int64], rate: float, ceiling: float) -> dict[str, Array]:
@@ -220,15 +219,9 @@ def draw_growth(axes: Any, measured: Sequence[Measured]) -> None:
 
 
 BOUNDS = (
-    always(
-        "first_phase_share",
-        at_most=1,
-    ),
+    always("first_phase_share", at_most=1),
     always("potential_speed", at_least=1),
-    always(
-        "gradient_share",
-        at_most=1,
-    ),
+    always("gradient_share", at_most=1),
     always("potential_exponent", at_least=0.5),
 )
 CLAIM = Theorem(
@@ -243,8 +236,7 @@ CLAIM = Theorem(
     r"\lVert \pi \nabla L \rVert_F \le G_F = 6 d^{3/2} \gamma, \\ "
     r"&g_t \le (1 - \tfrac12 \eta d)^t\, g_0 \text{ while } g > 197 \gamma^2,\quad "
     r"g_t \le 197 \gamma^2 \text{ at } t = \frac{1}{16 \eta}, \\ "
-    r"&\max_{\lVert W \rVert, \lVert W^\star \rVert \le \gamma} g = \Omega(\sqrt{d}) "
-    r"\end{split}",
+    r"&\max_{\lVert W \rVert, \lVert W^\star \rVert \le \gamma} g = \Omega(\sqrt{d}) \end{split}",
     family="two-layer ReLU networks",
     scales={"smoke": Setting((100, 128), (0.01,), starts=2), "cpu": Setting()},
     decided_by=BOUNDS,

@@ -28,43 +28,28 @@ stood outside the velocity).
 """
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import tyro
 
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms, ReportedArm
-from pipelines.measurement.claim import means
+from pipelines.claims._comparison import compare
 from pipelines.measurement.cost import hours, minutes
-from pipelines.measurement.experiment import Bench, Experiment, Training, numbers
-from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.quotation import NUMBER, Quotation
 from pipelines.recipes import differences
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"two_layer": "skip of two layers", "single": "skip of one", "vanilla": "none"}
+RECIPES = {arm: f"skip56-{arm.replace('_', '-')}" for arm in LABELS}
 REPORTED = {
-    "two_layer_test_error_pct": 6.97,
-    "single_test_error_pct": 9.01,
-    "vanilla_test_error_pct": 12.04,
+    f"{arm}_test_error_pct": get_recipe(name, "paper").reported["test_error_pct"]
+    for arm, name in RECIPES.items()
 }
 ORDER = tuple(
     ArmBound(name, at_least=_arms.MATTERS_PCT)
     for name in ("single_minus_two_layer_pct", "vanilla_minus_single_pct")
-)
-RUNS = 5  # behind each number of LY
-NUMBERS = tuple(ReportedArm(name, reported=value, runs=RUNS) for name, value in REPORTED.items())
-PRINTED = (
-    Quotation(
-        words="6.97; 9.01; 12.04",
-        form=NUMBER,
-        place="LY Table 1",
-        needs={"networks": True, "runs": True, "training, pictures, normalization": False},
-        bounds=(*(ArmBound(each.metric, at_least=0) for each in ORDER), *NUMBERS),
-        note="the order of the three, and each number by the mean of five runs",
-    ),
 )
 
 
@@ -79,37 +64,23 @@ class Setting(Arms):
     """Keep pictures for validation, whose error is then a curve."""
 
 
-PAPER = Setting()
-
-
 def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     """Return the three networks of LY Table 1."""
     return {
-        arm: dataclasses.replace(setting, recipe=f"skip56-{arm.replace('_', '-')}")
+        arm: dataclasses.replace(setting, recipe=name)
         .base(seed)
         .override(validation=setting.validation)
-        for arm in LABELS
+        for arm, name in RECIPES.items()
     }
 
 
-def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
-    """Return test errors, and what is lost with skips of one layer and then with none."""
-    errors = _arms.errors(bench, recipes(setting, seed))
-    two_layer, single, vanilla = (errors[f"{arm}_test_error_pct"] for arm in LABELS)
-    losses = {
-        "single_minus_two_layer_pct": single - two_layer,
-        "vanilla_minus_single_pct": vanilla - single,
-    }
-    return numbers(errors | losses)
-
-
-def figure(measured: Sequence[Measured], trainings: Sequence[Sequence[Training]]) -> Any:
-    """Draw the three networks, and the errors that LY report where the setting is theirs."""
-    published = measured[0].point == dataclasses.asdict(PAPER)
-    return _arms.figure(measured, trainings, LABELS, reported=REPORTED if published else None)
-
-
-CLAIM = Experiment(
+CLAIM = compare(
+    LABELS,
+    recipes,
+    {
+        "single_minus_two_layer_pct": ("single_test_error_pct", "two_layer_test_error_pct"),
+        "vanilla_minus_single_pct": ("vanilla_test_error_pct", "single_test_error_pct"),
+    },
     source="LY Table 1",
     says="Of three 56-layer networks the one with skips over two layers errs least on CIFAR-10, "
     "the one with skips over single layers more, the one without skips most",
@@ -119,25 +90,29 @@ CLAIM = Experiment(
     r"\mathbb{E}\, [\operatorname{err}_{\text{none}} - \operatorname{err}_{\text{single}}] "
     r"\ge 0.5 \text{ points}, \\ "
     r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{two layers}}, "
-    r"\mathbb{E} \operatorname{err}_{\text{single}} \le 27\,\% "
-    r"\end{split}",
+    r"\mathbb{E} \operatorname{err}_{\text{single}} \le 27\,\% \end{split}",
     scales={
         "smoke": Setting(**_arms.SMOKE, validation=True),
         "cpu": Setting(steps=200, batch_size=64, width=4, learning_rate=0.05, validation=True),
         "hours": Setting(steps=8_424, width=8, first_seed=200, validation=True),
-        "paper": PAPER,
+        "paper": Setting(),
     },
     decided_by=ORDER,
-    printed=PRINTED,
+    printed=(
+        Quotation(
+            words="; ".join(f"{error_pct:g}" for error_pct in REPORTED.values()),
+            form=NUMBER,
+            place="LY Table 1",
+            needs={"networks": True, "runs": True, "training, pictures, normalization": False},
+            bounds=(
+                *(ArmBound(each.metric, at_least=0) for each in ORDER),
+                *(ReportedArm(name, reported=pct, runs=5) for name, pct in REPORTED.items()),
+            ),
+            note="the order of the three, and each number by the mean of five runs",
+        ),
+    ),
     card=f"{__doc__}\n{differences.HEADING}\n\n{differences.table('skip-length')}\n",
-    costs={
-        "cpu": minutes(16),
-        "hours": hours(30, 49),
-    },
+    costs={"cpu": minutes(16), "hours": hours(30, 49)},
     floors=_arms.learning_floors(("two_layer", "single")),
-    measure=measure,
-    recipes=recipes,
-    extra_metrics=means(*REPORTED),
-    figure=figure,
     reported=REPORTED,
 )

@@ -1,9 +1,9 @@
 """Stochastic descent on a loss that is one-point convex comes as near as LY's lemma promises.
 
-Source: LY Lemma 2.5. Let stochastic gradients G_t have E|G_t|^2 <= G^2, and let their mean point to
-the minimum, <-grad, W* - W> >= delta |W* - W|^2. Then T steps at rate (1 + alpha) log T/(delta T)
-have E|W_T - W*|^2 <= (1 + alpha) log T G^2/(delta^2 T), as soon as T^alpha log T is at least
-D^2 delta^2/((1 + alpha) G^2), D the distance at the start.
+Let stochastic gradients G_t have E|G_t|^2 <= G^2, and let their mean point to the minimum, <-grad,
+W* - W> >= delta |W* - W|^2. Then T steps at rate (1 + alpha) log T/(delta T) have E|W_T - W*|^2 <=
+(1 + alpha) log T G^2/(delta^2 T), as soon as T^alpha log T is at least D^2 delta^2/((1 + alpha)
+G^2), D the distance at the start.
 
 In units of G/delta a process is x <- x - r (b(x) + noise), with r = (1 + alpha) log T/T, W* = 0 and
 delta = G = 1, so that the bound is r. All begin as far away as the premise allows a point to be:
@@ -28,8 +28,6 @@ of `worst` alone, its distance from the exact value, in standard errors. Where a
 premise, `largest_gradient` > 1 or `least_convexity` < 1, nothing is judged: `turning` at the
 smallest T.
 
-The figure that convinces: the share of the bound, process by process.
-
 Run: python -m pipelines run stochastic-descent-rate
      python -m pipelines sweep stochastic-descent-rate --grid d=100 --grid alpha=0:2:0.5 --seeds 1
 Expect: descent_share 0.537 ± 0.006, that of the worst process with its sampling error, of which
@@ -44,6 +42,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
@@ -91,14 +90,14 @@ def measure(cells: Cells) -> Curves:
     """Return mean squared distances after T steps at the rate of T, and their bound; [n, steps]."""
     T = np.unique(np.geomspace(FEWEST, cells.shared("longest"), POINTS).astype(np.int64))
     rows = [measure_cell(cell, T) for cell in cells.cells]
-    return T, {key: np.stack([r[key] for r in rows]) for key in rows[0]}
+    return T, stack_rows(rows)
 
 
 def measure_cell(cell: Cell, T: NDArray[np.int64]) -> dict[str, Array]:
     """Return the curves of one cell; [steps]."""
     rng, alpha = np.random.default_rng(cell.seed), cell.point["alpha"]
     rows = [measure_steps(rng, cell, int(steps)) for steps in T]
-    curves = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+    curves = stack_rows(rows)
     bound = descent_error(T, alpha, 1.0, 1.0)
     in_force = (curves["largest_gradient"] <= 1 + ROUNDING) & (
         curves["least_convexity"] >= 1 - ROUNDING
@@ -188,8 +187,7 @@ CLAIM = Theorem(
     says="Stochastic descent at rate (1 + alpha) log T/(delta T) ends as near to the minimum as "
     "the lemma promises: on processes that are not convex, turn, or have noise that depends on the "
     "state, and on the worst that the premise allows",
-    formula=r"\begin{split} "
-    r"&\mathbb{E} \lVert G_t \rVert_F^2 \le G^2,\quad "
+    formula=r"\begin{split} &\mathbb{E} \lVert G_t \rVert_F^2 \le G^2,\quad "
     r"\langle -\mathbb{E}\, G_t,\, W^\star - W_t \rangle \ge "
     r"\delta \lVert W^\star - W_t \rVert_F^2, \\ "
     r"&\eta = \frac{(1 + \alpha) \log\, T}{\delta T},\quad "
@@ -198,8 +196,7 @@ CLAIM = Theorem(
     r"&\;\Longrightarrow\; \mathbb{E} \lVert W_T - W^\star \rVert_F^2 \le "
     r"\frac{(1 + \alpha) \log\, T\; G^2}{\delta^2 T}; \\ "
     r"&\text{the worst process has } \tfrac12 + \bigl( \tfrac1r - \tfrac12 \bigr) (1 - 2r)^T "
-    r"\text{ of the bound, } r = \delta \eta "
-    r"\end{split}",
+    r"\text{ of the bound, } r = \delta \eta \end{split}",
     family="two-layer ReLU networks",
     scales={"smoke": Setting(d=(2,), alpha=(0.0,), runs=100, longest=300), "cpu": Setting()},
     decided_by=(always("descent_share", at_most=1), always("worst_z", at_most=5)),

@@ -31,8 +31,6 @@ Shown, of all descents after their 500 steps: `permuted_pct` ended at another or
 `stalled_pct` at a loss above 1e-4 with a gradient of at most 1e-4 (minima, saddles and plateaus are
 not told apart); `unfinished_pct` neither there nor at a loss of 0.
 
-The figure that convinces: where descents end by the norm of their start; norms of the other minima.
-
 Run: python -m pipelines run teacher-is-unique-near-identity
 Expect: switched_loss 6e-16 at switched_distance 1.67 ± 0.10 at least, where uniqueness for all W
 asks for 0; column_loss 0.11 ± 0.03; distance_ratio 7e-8, mismatch 4e-7, clearance 1.12 ± 0.07; of
@@ -219,8 +217,7 @@ CLAIM = Theorem(
     r"&P \ne I \;\Longrightarrow\; \lVert W \rVert \ge \sqrt{3} - \lVert W^\star \rVert, \\ "
     r"&\lVert W_0 \rVert, \lVert W^\star \rVert \le 0.6 \;\Longrightarrow\; "
     r"\lVert W_{500} - W^\star \rVert_F \le 10^{-4} \lVert W_0 - W^\star \rVert_F \\ "
-    r"&\text{by descent with momentum } 0.9 \text{ and a rate of } 2/d,\; d \le 100 "
-    r"\end{split}",
+    r"&\text{by descent with momentum } 0.9 \text{ and a rate of } 2/d,\; d \le 100 \end{split}",
     family="two-layer ReLU networks",
     scales={"smoke": Setting((4,), (0.6, 3.0), 4, 400), "cpu": Setting()},
     decided_by=(

@@ -59,6 +59,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims.li_yuan._figures import TURN, draw_phases, first_step
 from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
@@ -169,7 +170,7 @@ def descend_by_batches(columns: Array, rate: float, cells: Cells) -> Curves:
         descend(np.random.default_rng([cell.seed, 1]), column, rate, batch, judged)
         for cell, column in zip(cells.cells, columns, strict=True)
     ]
-    curves = {key: np.array([[at[key] for at in row] for row in rows]) for key in rows[0][0]}
+    curves = stack_rows([stack_rows(row) for row in rows])
     return thin_out(judged, curves, np.pi)
 
 
@@ -302,32 +303,23 @@ def theorem_numbers(m: Measured) -> dict[str, float]:
 BOUNDS = (
     always("start_inner_product", at_most=0),
     always("potential_share", at_most=1),
-    always(
-        "first_phase_share",
-        at_most=1,
-    ),
+    always("first_phase_share", at_most=1),
     always("distance_growth", at_most=1),
-    always(
-        "second_phase_ratio",
-        at_least=0.03,
-    ),
+    always("second_phase_ratio", at_least=0.03),
     always("final_distance_share", at_most=0.05),
 )
 CLAIM = Theorem(
     source="LY Figure 8, after Theorem 3.2",
     says="The gradient first points away from the teacher while the potential falls; then the "
     "inner product turns positive, stays so, and W converges",
-    formula=r"\begin{split} "
-    r"&W^\star = 0,\; \langle -\pi \nabla L(W_0),\, -W_0 \rangle < 0,\; "
+    formula=r"\begin{split} &W^\star = 0,\; \langle -\pi \nabla L(W_0),\, -W_0 \rangle < 0,\; "
     r"W_{t+1} = W_t - \eta\, \pi \nabla L(W_t): \\ "
     r"&g_{t+1} \le (1 - \tfrac12 \eta d)\, g_t \text{ in the first phase, until } "
     r"\langle -\pi \nabla L, -W \rangle > 0 \text{ and } g \le 197 \lVert W_0 \rVert^2, \\ "
-    r"&\text{at } t \le \frac{1}{16 \eta};\quad "
-    r"\lVert W_{t+1} \rVert_F \le \lVert W_t \rVert_F "
+    r"&\text{at } t \le \frac{1}{16 \eta};\quad \lVert W_{t+1} \rVert_F \le \lVert W_t \rVert_F "
     r"\text{ from the change of sign on}, \\ "
     r"&g \le 0.1 \;\Longrightarrow\; \langle -\pi \nabla L, -W \rangle "
-    r"\ge 0.03\, \lVert W \rVert_F^2;\quad "
-    r"\lVert W_T \rVert_F \le 0.05\, \lVert W_0 \rVert_F "
+    r"\ge 0.03\, \lVert W \rVert_F^2;\quad \lVert W_T \rVert_F \le 0.05\, \lVert W_0 \rVert_F "
     r"\end{split}",
     family="two-layer ReLU networks",
     scales={

@@ -33,12 +33,11 @@ from typing import Any
 
 import tyro
 
-from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound
-from pipelines.measurement.claim import means
+from pipelines.claims._comparison import compare, draw_arms
 from pipelines.measurement.cost import minutes
-from pipelines.measurement.experiment import Bench, Experiment, Training, numbers
-from pipelines.measurement.grid import Curves, Measured
+from pipelines.measurement.experiment import Training
+from pipelines.measurement.grid import Measured
 from pipelines.measurement.quotation import NUMBER, Quotation
 from pipelines.measurement.verdict import Floor, ReportedError
 from pipelines.recipes.catalog import get_recipe
@@ -47,7 +46,6 @@ from pipelines.recipes.recipe import Recipe
 LABELS = {"zeros": "zeros", "random": "random", "plain_zeros": "zeros, no identity"}
 REPORTED = {"zeros_test_error_pct": 1.28, "random_test_error_pct": 1.27}
 CHANCE_PCT = 80.0  # ten classes: what guesses errs on 90 %
-NEEDS = {"rate, batch": True, "momentum, decay, schedule, length, pixels": False}
 EQUAL_PCT = 0.15  # a difference of test errors that does not matter: 15 of 10,000 pictures
 
 
@@ -90,13 +88,6 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     }
 
 
-def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
-    """Return test errors in percent, and what the start from zeros errs more than the random."""
-    errors = _arms.errors(bench, recipes(setting, seed))
-    zeros, random, _ = errors.values()
-    return numbers(errors | {"zeros_minus_random_pct": zeros - random})
-
-
 def figure(measured: Sequence[Measured], trainings: Sequence[Sequence[Training]]) -> Any:
     """Draw both starts with the identity, and the errors that LY report where the data are theirs.
 
@@ -104,21 +95,21 @@ def figure(measured: Sequence[Measured], trainings: Sequence[Sequence[Training]]
     """
     published = measured[0].point["data"] == "mnist"
     labels = {arm: label for arm, label in LABELS.items() if arm != "plain_zeros"}
-    return _arms.figure(measured, trainings, labels, reported=REPORTED if published else None)
+    return draw_arms(measured, trainings, labels, reported=REPORTED if published else None)
 
 
-CLAIM = Experiment(
+CLAIM = compare(
+    LABELS,
+    recipes,
+    {"zeros_minus_random_pct": ("zeros_test_error_pct", "random_test_error_pct")},
     source="LY section 5.4",
     says="With the identity, a network that starts from zeros learns MNIST as well as one that "
     "starts at random; without the identity it learns nothing",
-    formula=r"\begin{split} "
-    r"&\lvert \mathbb{E}\, [\operatorname{err}_{\text{zeros}} - "
-    r"\operatorname{err}_{\text{random}}] "
-    r"\rvert \le 0.15 \text{ points},\quad "
+    formula=r"\begin{split} &\lvert \mathbb{E}\, [\operatorname{err}_{\text{zeros}} - "
+    r"\operatorname{err}_{\text{random}}] \rvert \le 0.15 \text{ points},\quad "
     r"\mathbb{E} \operatorname{err}_{\text{zeros, no identity}} \ge 80\,\%, \\ "
     r"&\text{judged where } \min (\mathbb{E} \operatorname{err}_{\text{zeros}}, "
-    r"\mathbb{E} \operatorname{err}_{\text{random}}) \le 2\,\% "
-    r"\end{split}",
+    r"\mathbb{E} \operatorname{err}_{\text{random}}) \le 2\,\% \end{split}",
     scales={
         "smoke": Setting(data="digits", epochs=4, depth=1, batch_size=64, learning_rate=0.02),
         "cpu": Setting(data="digits", epochs=100, learning_rate=0.02),
@@ -128,30 +119,22 @@ CLAIM = Experiment(
         ArmBound("zeros_minus_random_pct", at_least=-EQUAL_PCT, at_most=EQUAL_PCT),
         ArmBound("plain_zeros_test_error_pct", at_least=CHANCE_PCT),
     ),
-    printed=(
+    printed=tuple(
         Quotation(
-            words="1.28%",
+            words=f"{error_pct:g}%",
             form=NUMBER,
-            place="LY section 5.4, from zeros",
-            needs=NEEDS,
-            bounds=(ReportedError("zeros_test_error_pct", reported=1.28, runs=5),),
+            place=f"LY section 5.4, from {start}",
+            needs={"rate, batch": True, "momentum, decay, schedule, length, pixels": False},
+            bounds=(ReportedError(name, reported=error_pct, runs=5),),
             note="momentum, decay, schedule and length are ours",
-        ),
-        Quotation(
-            words="1.27%",
-            form=NUMBER,
-            place="LY section 5.4, from random weights",
-            needs=NEEDS,
-            bounds=(ReportedError("random_test_error_pct", reported=1.27, runs=5),),
-            note="momentum, decay, schedule and length are ours",
-        ),
+        )
+        for start, (name, error_pct) in zip(
+            ("zeros", "random weights"), REPORTED.items(), strict=True
+        )
     ),
     floors=(Floor(tuple(REPORTED), at_most=2),),
     unjudged_scales=("smoke", "cpu"),
     costs={"cpu": minutes(2), "paper": minutes(60, 115)},
-    measure=measure,
-    recipes=recipes,
-    extra_metrics=means(*REPORTED),
     figure=figure,
     reported=REPORTED,
 )

@@ -28,14 +28,11 @@ Expect: not run yet at either scale.
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
-from pipelines.measurement.claim import means
+from pipelines.claims._comparison import compare
 from pipelines.measurement.cost import hours
-from pipelines.measurement.experiment import Bench, Experiment, numbers
-from pipelines.measurement.grid import Curves
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.catalog import get_recipe
@@ -76,30 +73,19 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     return {"allconv": allconv, "allcnn": allcnn}
 
 
-def trainings(setting: Setting, seed: int) -> dict[str, Recipe]:
-    """Return both networks, and the trainings that find their rates."""
-    return _arms.add_searches(recipes(setting, seed), dict.fromkeys(LABELS, setting.rates))
-
-
-def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
-    """Return the test errors of both, their difference, in percent of the test set, and rates."""
-    best, rates = _arms.choose_rates(bench, recipes(setting, seed), setting.rates)
-    errors = _arms.errors(bench, best)
-    advantage = errors["allcnn_test_error_pct"] - errors["allconv_test_error_pct"]
-    return numbers(errors | rates | {"advantage_pct": advantage})
-
-
-CLAIM = Experiment(
+CLAIM = compare(
+    LABELS,
+    recipes,
+    {"advantage_pct": ("allcnn_test_error_pct", "allconv_test_error_pct")},
+    searched=tuple(LABELS),
     source="HM abstract, Table 2",
     says="A residual network of convolutions and ReLU alone errs less on CIFAR-10 than All-CNN, "
     "the best all-convolutional network before it",
     formula=r"\begin{split} "
-    r"&\mathbb{E}\, [\operatorname{err}_{\text{All-CNN}} - \operatorname{err}_{\text{HM}}] "
-    r"> 0, \\ "
+    r"&\mathbb{E}\, [\operatorname{err}_{\text{All-CNN}} - \operatorname{err}_{\text{HM}}] > 0, \\ "
     r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{All-CNN}}, "
     r"\mathbb{E} \operatorname{err}_{\text{HM}} \le 27\,\% "
-    r"\text{ and neither rate is an extreme of those tried} "
-    r"\end{split}",
+    r"\text{ and neither rate is an extreme of those tried} \end{split}",
     scales={
         "smoke": Setting(
             data="synthetic",
@@ -143,11 +129,4 @@ CLAIM = Experiment(
     costs={"hours": hours(17, 20)},
     unjudged_scales=("smoke", "cpu", "hours"),
     floors=(*_arms.learning_floors(LABELS), Floor(("rates_at_an_end",), 0)),
-    measure=measure,
-    recipes=trainings,
-    extra_metrics=means(
-        *(f"{arm}_{number}" for arm in LABELS for number in ("test_error_pct", "rate")),
-        "rates_at_an_end",
-    ),
-    figure=partial(_arms.figure, labels=LABELS),
 )

@@ -42,13 +42,13 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.claims import _arm_figure, _arms
+from pipelines.claims import _arms
 from pipelines.claims._arm_figure import Arm, read_curve
 from pipelines.claims._arms import SPLITS, ArmBound, Arms
-from pipelines.measurement.claim import means
+from pipelines.claims._comparison import compare, draw_arms
 from pipelines.measurement.cost import hours, minutes
-from pipelines.measurement.experiment import Bench, Experiment, Training, numbers
-from pipelines.measurement.grid import Array, Curves, Measured
+from pipelines.measurement.experiment import Training
+from pipelines.measurement.grid import Array
 from pipelines.measurement.quotation import Quotation
 from pipelines.recipes.recipe import Recipe
 
@@ -60,21 +60,6 @@ def recipes(setting: Arms, seed: int) -> dict[str, Recipe]:
     plain = setting.base(seed)
     normalized = plain.override(model_args={"batch_norm": True, "init": "standard"})
     return {"plain": plain, "normalized": normalized}
-
-
-def measure(setting: Arms, seed: int, bench: Bench) -> Curves:
-    """Return training and test errors, their gaps and what normalization adds to each."""
-    errors = _arms.errors(bench, recipes(setting, seed), SPLITS)
-    (plain_train, plain_test), (train, test) = (
-        [errors[f"{arm}_{split}_error_pct"] for split in SPLITS] for arm in LABELS
-    )
-    gaps = {"plain_gap_pct": plain_test - plain_train, "normalized_gap_pct": test - train}
-    differences = {
-        "better_fit_pct": plain_train - train,
-        "wider_gap_pct": gaps["normalized_gap_pct"] - gaps["plain_gap_pct"],
-        "normalized_minus_plain_test_pct": test - plain_test,
-    }
-    return numbers(errors | gaps | differences)
 
 
 def gaps_at_equal_fit(arms: Sequence[Arm]) -> dict[str, list[float]]:
@@ -107,13 +92,6 @@ def fit_path(training: Training | None) -> tuple[Array, Array]:
     return fit[1][np.isin(fit[0], shared)], error[1][np.isin(error[0], shared)]
 
 
-def figure(measured: Sequence[Measured], trainings: Sequence[Sequence[Training]]) -> Any:
-    """Draw how both learn, their errors at the end, and their gaps at equal fit."""
-    arms = _arms.drawn_arms(measured, trainings, LABELS, SPLITS)
-    seeds = [m.cell.seed for m in measured]
-    return _arm_figure.draw(arms, seeds, partial(draw_equal_fit, arms=arms))
-
-
 def draw_equal_fit(axes: Any, arms: Sequence[Arm]) -> None:
     """Draw validation errors against running training errors, and the gaps where they are alike."""
     gaps = gaps_at_equal_fit(arms)
@@ -129,20 +107,28 @@ def draw_equal_fit(axes: Any, arms: Sequence[Arm]) -> None:
     axes.legend(fontsize=8)
 
 
-CLAIM = Experiment(
+CLAIM = compare(
+    LABELS,
+    recipes,
+    {
+        "plain_gap_pct": ("plain_test_error_pct", "plain_train_error_pct"),
+        "normalized_gap_pct": ("normalized_test_error_pct", "normalized_train_error_pct"),
+        "better_fit_pct": ("plain_train_error_pct", "normalized_train_error_pct"),
+        "wider_gap_pct": ("normalized_gap_pct", "plain_gap_pct"),
+        "normalized_minus_plain_test_pct": ("normalized_test_error_pct", "plain_test_error_pct"),
+    },
+    splits=SPLITS,
     source="HM section 4.1",
     says="With batch normalization a network of the same size overfits CIFAR-10 more: it fits the "
     "training set better, and its test error is further from its training error",
-    formula=r"\begin{split} "
-    r"&\mathbb{E}\, [\operatorname{err}_{\text{plain}}^{\text{train}} "
+    formula=r"\begin{split} &\mathbb{E}\, [\operatorname{err}_{\text{plain}}^{\text{train}} "
     r"- \operatorname{err}_{\text{normalized}}^{\text{train}}] \ge 0.5 \text{ points}, \\ "
     r"&\mathbb{E}\, [(\operatorname{err}^{\text{test}} - \operatorname{err}^{\text{train}} "
     r")_{\text{normalized}} "
     r"- (\operatorname{err}^{\text{test}} - \operatorname{err}^{\text{train}})_{\text{plain}}] "
     r"\ge 0.5 \text{ points}, \\ "
     r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{plain}}^{\text{test}}, "
-    r"\; \mathbb{E} \operatorname{err}_{\text{normalized}}^{\text{test}} \le 27\,\% "
-    r"\end{split}",
+    r"\; \mathbb{E} \operatorname{err}_{\text{normalized}}^{\text{test}} \le 27\,\% \end{split}",
     scales={
         "smoke": Arms(**_arms.SMOKE),
         "cpu": Arms(steps=500, batch_size=64, blocks_per_stage=2, width=8),
@@ -162,21 +148,10 @@ CLAIM = Experiment(
             needs={"what counts as overfitting": False},
         ),
     ),
-    costs={
-        "cpu": minutes(5),
-        "hours": hours(6, 8),
-        "paper": hours(24 * 24),
-    },
+    costs={"cpu": minutes(5), "hours": hours(6, 8), "paper": hours(24 * 24)},
     floors=_arms.learning_floors(LABELS),
-    measure=measure,
-    recipes=recipes,
-    extra_metrics=means(
-        *_arms.error_names(LABELS, SPLITS),
-        *(f"{arm}_gap_pct" for arm in LABELS),
-        "normalized_minus_plain_test_pct",
-    ),
     shown=("normalized_minus_plain_test_pct",),
     unjudged_scales=("smoke", "cpu", "hours"),
-    figure=figure,
+    figure=partial(draw_arms, labels=LABELS, splits=SPLITS, beside=draw_equal_fit),
     seeds=3,
 )

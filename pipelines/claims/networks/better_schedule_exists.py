@@ -25,21 +25,21 @@ not judged. Two workers search, so what is found depends on which of them is fas
 """
 
 import dataclasses
-from functools import partial
 from typing import Any
 
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound
+from pipelines.claims._comparison import compare, measure_arms, train_arms
 from pipelines.claims._search import HOURS, Transfer, best_changes
-from pipelines.measurement.claim import means
 from pipelines.measurement.cost import hours, minutes
-from pipelines.measurement.experiment import Bench, Experiment, numbers
+from pipelines.measurement.experiment import Bench, numbers
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"published": "published schedule", "found": "found by the search"}
+GAIN = {"gain_pct": ("published_test_error_pct", "found_test_error_pct")}
 LEAST_PCT = 1.0  # what we read "substantially" as
 IMAGENET_PCT = 40.0  # top-1 error that shows learning there: HM report 35.29
 
@@ -47,33 +47,26 @@ IMAGENET_PCT = 40.0  # top-1 error that shows learning there: HM report 35.29
 def recipes(setting: Transfer, seed: int, found: dict[str, Any]) -> dict[str, Recipe]:
     """Return the published schedule and the one that was found, with a seed that no trial had."""
     published = setting.base(seed + 1)
-    return {
-        "published": published,
-        "found": dataclasses.replace(published, **best_changes(found)),
-    }
+    return {"published": published, "found": dataclasses.replace(published, **best_changes(found))}
 
 
 def measure(setting: Transfer, seed: int, bench: Bench) -> Curves:
-    """Return test errors of both schedules and what the search gained, in percent of the test set.
-
-    The study is the same for every seed.
-    """
+    """Return test errors and the gain of the schedule of the study, the same for every seed."""
     document = setting.find()
     bench.study(document["study"])
-    errors = _arms.errors(bench, recipes(setting, seed, document))
-    published, found = (errors[f"{arm}_test_error_pct"] for arm in LABELS)
-    return numbers(errors | {"gain_pct": published - found})
+    return measure_arms(bench, recipes(setting, seed, document), GAIN)
 
 
-CLAIM = Experiment(
+CLAIM = compare(
+    LABELS,
+    lambda setting, seed: {"published": setting.base(seed + 1)},
+    GAIN,
     source="HM section 4.2",
     says="On ImageNet a search of learning-rate schedules on validation pictures finds one with "
     "which the network errs a point less on the test set than with the published one",
-    formula=r"\begin{split} "
-    r"&\mathbb{E}\, [\operatorname{err}_{\text{published schedule}} "
+    formula=r"\begin{split} &\mathbb{E}\, [\operatorname{err}_{\text{published schedule}} "
     r"- \operatorname{err}_{\text{found schedule}}] \ge 1 \text{ point}, \\ "
-    r"&\text{judged on ImageNet, where the better errs at most } 40\,\% "
-    r"\end{split}",
+    r"&\text{judged on ImageNet, where the better errs at most } 40\,\% \end{split}",
     scales={
         "smoke": Transfer(**_arms.SMOKE, trials=2, workers=1, search_steps=8, search_width=4),
         "cpu": Transfer(
@@ -120,9 +113,6 @@ CLAIM = Experiment(
     },
     measure=measure,
     derive=lambda setting, seed, bench: numbers(
-        _arms.errors(bench, {"published": setting.base(seed + 1)})
+        train_arms(bench, {"published": setting.base(seed + 1)})
     ),
-    recipes=lambda setting, seed: {"published": setting.base(seed + 1)},
-    extra_metrics=means(*_arms.error_names(LABELS)),
-    figure=partial(_arms.figure, labels=LABELS),
 )

@@ -25,17 +25,14 @@ Expect: not run yet at either scale.
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import tyro
 
 from pipelines.claims import _arms
 from pipelines.claims._arms import SPLITS, ArmBound, Arms
+from pipelines.claims._comparison import compare
 from pipelines.errors import check_counts
-from pipelines.measurement.claim import means
 from pipelines.measurement.cost import hours
-from pipelines.measurement.experiment import Bench, Experiment, numbers
-from pipelines.measurement.grid import Curves
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {
@@ -44,7 +41,6 @@ LABELS = {
     "residual20": "residual, 20",
     "residual56": "residual, 56",
 }
-BESIDE = tuple(f"{kind}_test_degradation_pct" for kind in ("plain", "residual"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,31 +73,26 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     }
 
 
-def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
-    """Return training and test errors, and what depth adds to them."""
-    errors = _arms.errors(bench, recipes(setting, seed), SPLITS)
-    added = {
-        f"{kind}_{name}": errors[f"{kind}56_{split}_error_pct"]
-        - errors[f"{kind}20_{split}_error_pct"]
-        for kind in ("plain", "residual")
-        for split, name in (("train", "degradation_pct"), ("test", "test_degradation_pct"))
-    }
-    return numbers(errors | added)
-
-
-CLAIM = Experiment(
+CLAIM = compare(
+    LABELS,
+    recipes,
+    {
+        "plain_degradation_pct": ("plain56_train_error_pct", "plain20_train_error_pct"),
+        "plain_test_degradation_pct": ("plain56_test_error_pct", "plain20_test_error_pct"),
+        "residual_degradation_pct": ("residual56_train_error_pct", "residual20_train_error_pct"),
+        "residual_test_degradation_pct": ("residual56_test_error_pct", "residual20_test_error_pct"),
+    },
+    splits=SPLITS,
     source="B, plain and residual networks, after He et al. 2015 section 4.2",
     says="Deeper plain networks have higher training error than shallower ones, and deeper "
     "residual networks have not",
-    formula=r"\begin{split} "
-    r"&\mathbb{E}\, [\operatorname{err}_{\text{plain, 56}}^{\text{train}} "
+    formula=r"\begin{split} &\mathbb{E}\, [\operatorname{err}_{\text{plain, 56}}^{\text{train}} "
     r"- \operatorname{err}_{\text{plain, 20}}^{\text{train}}] \ge 0.5,\quad "
     r"\mathbb{E}\, [\operatorname{err}_{\text{residual, 56}}^{\text{train}} "
     r"- \operatorname{err}_{\text{residual, 20}}^{\text{train}}] \le 0.5 \text{ points}, \\ "
     r"&\text{judged where the test errors } \mathbb{E} \operatorname{err}_{\text{residual, 20}}, "
     r"\mathbb{E} \operatorname{err}_{\text{residual, 56}}, "
-    r"\mathbb{E} \operatorname{err}_{\text{plain, 20}} \le 27\,\% "
-    r"\end{split}",
+    r"\mathbb{E} \operatorname{err}_{\text{plain, 20}} \le 27\,\% \end{split}",
     scales={
         "smoke": Setting(
             data="digits", steps=8, batch_size=32, blocks_per_stage=2, shallow_blocks=1, width=4
@@ -116,8 +107,4 @@ CLAIM = Experiment(
     ),
     costs={"hours": hours(66, 111)},
     floors=_arms.learning_floors(("residual20", "residual56", "plain20")),
-    measure=measure,
-    recipes=recipes,
-    extra_metrics=means(*_arms.error_names(LABELS, SPLITS), *BESIDE),
-    figure=partial(_arms.figure, labels=LABELS, splits=SPLITS),
 )

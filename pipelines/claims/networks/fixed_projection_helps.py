@@ -1,4 +1,4 @@
-"""A last layer that stays a random projection errs slightly less than one that is trained.
+"""A last layer that is a fixed random projection errs slightly less than a trained one.
 
 Source: HM section 4.1, in words: not to train the last layer "slightly improved test error
 (perhaps due to a regularizing effect)". HM give no numbers.
@@ -31,14 +31,10 @@ which nothing follows: not decidable here. At cpu scale 66.2 ± 0.5 and 66.8 ± 
 judged.
 """
 
-from functools import partial
-
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
-from pipelines.measurement.claim import means
+from pipelines.claims._comparison import compare
 from pipelines.measurement.cost import hours, minutes
-from pipelines.measurement.experiment import Bench, Experiment, numbers
-from pipelines.measurement.grid import Curves
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.recipe import Recipe
@@ -53,21 +49,15 @@ def recipes(setting: Arms, seed: int) -> dict[str, Recipe]:
     return {arm: base.override(model_args={"fixed_projection": arm == "fixed"}) for arm in LABELS}
 
 
-def measure(setting: Arms, seed: int, bench: Bench) -> Curves:
-    """Return the test error of both arms and their difference, in percent of the test set."""
-    errors = _arms.errors(bench, recipes(setting, seed))
-    advantage = errors["trained_test_error_pct"] - errors["fixed_test_error_pct"]
-    return numbers(errors | {"advantage_pct": advantage})
-
-
-CLAIM = Experiment(
+CLAIM = compare(
+    LABELS,
+    recipes,
+    {"advantage_pct": ("trained_test_error_pct", "fixed_test_error_pct")},
     source="HM section 4.1",
     says="A last layer that is a fixed random projection errs slightly less than a trained one",
-    formula=r"\begin{split} "
-    r"&0 \le \mathbb{E}\, [\operatorname{err}_{\text{trained last layer}} "
+    formula=r"\begin{split} &0 \le \mathbb{E}\, [\operatorname{err}_{\text{trained last layer}} "
     r"- \operatorname{err}_{\text{fixed projection}}] \le 1 \text{ point}, \\ "
-    r"&\text{judged where the better errs at most } 27\,\% "
-    r"\end{split}",
+    r"&\text{judged where the better errs at most } 27\,\% \end{split}",
     scales={
         "smoke": Arms(**_arms.SMOKE),
         "cpu": Arms(steps=500, batch_size=64, blocks_per_stage=2, width=8),
@@ -84,15 +74,7 @@ CLAIM = Experiment(
             bounds=(ArmBound("advantage_pct", at_least=0),),
         ),
     ),
-    costs={
-        "cpu": minutes(7),
-        "hours": hours(10, 12),
-        "paper": hours(40 * 24),
-    },
+    costs={"cpu": minutes(7), "hours": hours(10, 12), "paper": hours(40 * 24)},
     floors=(Floor(_arms.error_names(LABELS), _arms.LEARNED_PCT),),
     price="about 30 seeds of both networks at HM's size: 53 hours of an H200",
-    measure=measure,
-    recipes=recipes,
-    extra_metrics=means(*_arms.error_names(LABELS)),
-    figure=partial(_arms.figure, labels=LABELS),
 )

@@ -29,14 +29,11 @@ steps to judge. The other scales were not run.
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 from pipelines.claims import _arms
 from pipelines.claims._arms import SPLITS, ArmBound, Arms
-from pipelines.measurement.claim import means
+from pipelines.claims._comparison import Numbers, compare
 from pipelines.measurement.cost import hours, minutes
-from pipelines.measurement.experiment import Bench, Experiment, numbers
-from pipelines.measurement.grid import Curves
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.recipe import Recipe
@@ -64,39 +61,34 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     return {"without": base, "dropout": base.override(model_args={"dropout": setting.dropout})}
 
 
-def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
-    """Return training and test errors, what dropout gains, and how far the network fits."""
-    errors = _arms.errors(bench, recipes(setting, seed), SPLITS)
+def fitted_share(errors: Numbers) -> Numbers:
+    """Return how far the network without dropout fits."""
     train, test = (errors[f"without_{split}_error_pct"] for split in SPLITS)
-    return numbers(
-        errors
-        | {
-            "dropout_gain_pct": test - errors["dropout_test_error_pct"],
-            "fitted_share": train / max(test, LEAST_PCT),
-        }
-    )
+    return {"fitted_share": train / max(test, LEAST_PCT)}
 
 
-NO_NEED = (ArmBound("dropout_gain_pct", at_most=_arms.MATTERS_PCT),)
-CLAIM = Experiment(
+CLAIM = compare(
+    LABELS,
+    recipes,
+    {"dropout_gain_pct": ("without_test_error_pct", "dropout_test_error_pct")},
+    fitted_share,
+    splits=SPLITS,
     source="HM section 1.1",
     says="HM's network has no need for dropout: without it, it errs at most half a point more on "
     "CIFAR-10 than with it",
-    formula=r"\begin{split} "
-    r"&\mathbb{E}\, [\operatorname{err}_{\text{without dropout}} "
+    formula=r"\begin{split} &\mathbb{E}\, [\operatorname{err}_{\text{without dropout}} "
     r"- \operatorname{err}_{\text{with dropout}}] \le 0.5 \text{ points}, \\ "
     r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{without}}, "
     r"\; \mathbb{E} \operatorname{err}_{\text{with}} \le 27\,\% \\ "
     r"&\text{and } \mathbb{E}\, [ \operatorname{err}^{\text{train}}_{\text{without}} / "
-    r"\operatorname{err}_{\text{without}} ] \le \tfrac12 "
-    r"\end{split}",
+    r"\operatorname{err}_{\text{without}} ] \le \tfrac12 \end{split}",
     scales={
         "smoke": Setting(**_arms.SMOKE),
         "cpu": Setting(steps=500, batch_size=64, blocks_per_stage=2, width=8),
         "hours": Setting(steps=7_020, blocks_per_stage=2, width=32, first_seed=2),
         "paper": Setting(),
     },
-    decided_by=NO_NEED,
+    decided_by=(ArmBound("dropout_gain_pct", at_most=_arms.MATTERS_PCT),),
     printed=(
         Quotation(
             words="The only regularizer is standard weight decay (l2-regularization) and there is "
@@ -113,10 +105,6 @@ CLAIM = Experiment(
         "paper": hours(24 * 24),
     },
     floors=(*_arms.learning_floors(LABELS), Floor(("fitted_share",), FITTED)),
-    measure=measure,
-    recipes=recipes,
-    extra_metrics=means(*_arms.error_names(LABELS, SPLITS), "fitted_share"),
     shown=("fitted_share",),
-    figure=partial(_arms.figure, labels=LABELS, splits=SPLITS),
     seeds=3,
 )

@@ -22,14 +22,11 @@ Run: python -m pipelines run small-init-helps
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
-from pipelines.measurement.claim import means
+from pipelines.claims._comparison import compare
 from pipelines.measurement.cost import hours, minutes
-from pipelines.measurement.experiment import Bench, Experiment, numbers
-from pipelines.measurement.grid import Curves
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.recipe import Recipe
@@ -60,20 +57,11 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     return {"small": small, "standard": standard}
 
 
-def trainings(setting: Setting, seed: int) -> dict[str, Recipe]:
-    """Return the arms, and the trainings that find their rates."""
-    return _arms.add_searches(recipes(setting, seed), dict.fromkeys(LABELS, setting.rates))
-
-
-def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
-    """Return the test error of the arms at their best rates, and what the small start gains."""
-    best, rates = _arms.choose_rates(bench, recipes(setting, seed), setting.rates)
-    errors = _arms.errors(bench, best)
-    small, standard = (errors[f"{arm}_test_error_pct"] for arm in LABELS)
-    return numbers(errors | rates | {"advantage_pct": standard - small})
-
-
-CLAIM = Experiment(
+CLAIM = compare(
+    LABELS,
+    recipes,
+    {"advantage_pct": ("standard_test_error_pct", "small_test_error_pct")},
+    searched=tuple(LABELS),
     source="HM section 4.1",
     says="Initial weights of standard deviation 1/(k² c) in the residual convolutions help "
     "training, against 1/(k √c), each at its own best learning rate",
@@ -81,8 +69,7 @@ CLAIM = Experiment(
     r"&\mathbb{E}\, [\operatorname{err}_{1/(k \sqrt{c})} - \operatorname{err}_{1/(k^2 c)}] "
     r"\ge 0.5 \text{ points, each at its best of five rates}, \\ "
     r"&\text{judged where the better errs at most } 30\,\% "
-    r"\text{ and neither rate is an extreme of those tried} "
-    r"\end{split}",
+    r"\text{ and neither rate is an extreme of those tried} \end{split}",
     scales={
         "smoke": Setting(**_arms.SMOKE, rates=1),
         "cpu": Setting(steps=200, batch_size=64, width=4),
@@ -99,17 +86,6 @@ CLAIM = Experiment(
             bounds=(ArmBound("advantage_pct", at_least=0),),
         ),
     ),
-    costs={
-        "cpu": minutes(8),
-        "hours": hours(10, 48),
-        "paper": hours(64 * 24),
-    },
+    costs={"cpu": minutes(8), "hours": hours(10, 48), "paper": hours(64 * 24)},
     floors=(Floor(_arms.error_names(LABELS), FLOOR_PCT), Floor(("rates_at_an_end",), 0)),
-    measure=measure,
-    recipes=trainings,
-    extra_metrics=means(
-        *(f"{arm}_{number}" for arm in LABELS for number in ("test_error_pct", "rate")),
-        "rates_at_an_end",
-    ),
-    figure=partial(_arms.figure, labels=LABELS),
 )

@@ -19,19 +19,18 @@ Expect: about 5 % against 90 %, advantage_pct about 85.
 
 import dataclasses
 from dataclasses import dataclass
-from functools import partial
 
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
-from pipelines.measurement.claim import means
+from pipelines.claims._comparison import compare, measure_arms
 from pipelines.measurement.cost import minutes
-from pipelines.measurement.experiment import Bench, Experiment, numbers
+from pipelines.measurement.experiment import Bench
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"identity": "with identity shortcuts", "plain": "without"}
-ERRORS = _arms.error_names(LABELS)
+ADVANTAGE = {"advantage_pct": ("plain_test_error_pct", "identity_test_error_pct")}
 LEAST_PCT = 1.0  # point of test error that matters: 4.5 of the 450 digits
 FLOOR_PCT = 10.0  # where guessing errs 90 %
 
@@ -66,47 +65,35 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     }
 
 
-def trainings(setting: Setting, seed: int) -> dict[str, Recipe]:
-    """Return both arms, and the trainings that find the plain network's rate."""
-    return _arms.add_searches(recipes(setting, seed), {"plain": setting.rates})
-
-
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
-    """Return the test error of both arms, their difference, and the rate without shortcuts."""
+    """Return what is compared, and the rate without shortcuts, whether or not at an end."""
     arms = recipes(setting, seed)
     arms["plain"] = _arms.choose_rate(bench, arms["plain"], setting.rates)
-    errors = _arms.errors(bench, arms)
-    identity, plain = (errors[name] for name in ERRORS)
     rate = {"plain_rate": arms["plain"].learning_rate}
-    return numbers(errors | rate | {"advantage_pct": plain - identity})
+    return measure_arms(bench, arms, ADVANTAGE, rates=rate)
 
 
 DIGITS = Setting(
-    recipe="allconv-digits",
-    data="digits",
-    steps=400,
-    batch_size=32,
-    blocks_per_stage=5,
-    width=8,
+    recipe="allconv-digits", data="digits", steps=400, batch_size=32, blocks_per_stage=5, width=8
 )
-CLAIM = Experiment(
+CLAIM = compare(
+    LABELS,
+    recipes,
+    ADVANTAGE,
+    searched=("plain",),
     source="ours, after LY Table 1",
     says="At equal depth and parameters a network with identity shortcuts learns where its plain "
     "twin hardly learns at all",
     formula=r"\begin{split} "
     r"&\mathbb{E}\, [\operatorname{err}_{\text{plain}} - \operatorname{err}_{\text{residual}}] "
     r"\ge 1 \text{ point}, \\ "
-    r"&\text{judged where the better errs at most } 10\,\% "
-    r"\end{split}",
+    r"&\text{judged where the better errs at most } 10\,\% \end{split}",
     scales={
         "smoke": dataclasses.replace(DIGITS, steps=8, blocks_per_stage=1, width=4),
         "cpu": DIGITS,
     },
     decided_by=(ArmBound("advantage_pct", at_least=LEAST_PCT),),
     costs={"cpu": minutes(2)},
-    floors=(Floor(ERRORS, FLOOR_PCT),),
+    floors=(Floor(_arms.error_names(LABELS), FLOOR_PCT),),
     measure=measure,
-    recipes=trainings,
-    extra_metrics=means(*ERRORS, "plain_rate"),
-    figure=partial(_arms.figure, labels=LABELS),
 )

@@ -24,35 +24,22 @@ Expect at cpu scale: 75 ± 2 % against 90.1 ± 0.3 %, which is a guess; advantag
 hours scale 20.3 ± 0.3 % against 56.0 ± 3.3 %; advantage_pct 35.8 ± 3.2, reproduced.
 """
 
-import dataclasses
 from functools import partial
 
-import numpy as np
-
-from pipelines.claims import _arms
 from pipelines.claims._arms import LEARNED_PCT, MATTERS_PCT, SMOKE, ArmBound
-from pipelines.claims.ours import identity_beats_plain
-from pipelines.claims.ours.identity_beats_plain import ERRORS, LABELS, Setting, recipes
-from pipelines.measurement.claim import means
+from pipelines.claims._comparison import compare
+from pipelines.claims.ours.identity_beats_plain import ADVANTAGE, LABELS, Setting, recipes
 from pipelines.measurement.cost import hours, minutes
-from pipelines.measurement.experiment import Bench
-from pipelines.measurement.grid import Curves
 from pipelines.measurement.verdict import Floor
 
 __all__ = ["CLAIM", "LABELS", "recipes"]
 
-
-def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
-    """Return what `identity-beats-plain` does, and whether the plain rate is an extreme one."""
-    steps, curves = identity_beats_plain.measure(setting, seed, bench)
-    plain, rate = recipes(setting, seed)["plain"], float(curves["plain_rate"][0])
-    at_an_end = _arms.is_extreme_rate(plain, rate, setting.rates)
-    return steps, {**curves, "rates_at_an_end": np.array([float(at_an_end)])}
-
-
 HELPED = partial(Setting, plain_rate=0.01, plain_warmup=0.1, rates=5)
-CLAIM = dataclasses.replace(
-    identity_beats_plain.CLAIM,
+CLAIM = compare(
+    LABELS,
+    recipes,
+    ADVANTAGE,
+    searched=("plain",),
     source="ours, after LY Table 1 and HM section 4.1",
     says="On CIFAR-10 HM's network, of 31 convolutions or more, errs less with identity shortcuts "
     "than without",
@@ -60,8 +47,7 @@ CLAIM = dataclasses.replace(
     r"&\mathbb{E}\, [\operatorname{err}_{\text{plain}} - \operatorname{err}_{\text{residual}}] "
     r"\ge 0.5 \text{ points}, \\ "
     r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{residual}} \le 27\,\% \\ "
-    r"&\text{and the plain rate is no extreme of those tried} "
-    r"\end{split}",
+    r"&\text{and the plain rate is no extreme of those tried} \end{split}",
     scales={
         "smoke": Setting(**SMOKE),
         "cpu": Setting(steps=200, batch_size=64, width=4),
@@ -69,13 +55,7 @@ CLAIM = dataclasses.replace(
         "paper": HELPED(),
     },
     decided_by=(ArmBound("advantage_pct", at_least=MATTERS_PCT),),
-    costs={
-        "cpu": minutes(6),
-        "hours": hours(3, 7),
-        "paper": hours(40 * 24),
-    },
+    costs={"cpu": minutes(6), "hours": hours(3, 7), "paper": hours(40 * 24)},
     floors=(Floor(("identity_test_error_pct",), LEARNED_PCT), Floor(("rates_at_an_end",), 0)),
-    measure=measure,
-    extra_metrics=means(*ERRORS, "plain_rate", "rates_at_an_end"),
     seeds=3,
 )

@@ -21,8 +21,6 @@ Both are 1 at Sigma = I. Sigma has trace d, and is random, with eigenvalues at e
 `aligned`: one large eigenvalue, along (1, ..., 1), so that all units fire alike, the least ratio
 that we know.
 
-The figure that convinces: the ratio against the condition; Monte Carlo against formula.
-
 Run: python -m pipelines run input-distributions
      python -m pipelines sweep input-distributions --grid d=3,6,12 --grid condition=1:100:1.5x
      python -m pipelines run input-distributions --condition 1000 10000
@@ -37,6 +35,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.claims.li_yuan.population_gradient import monte_carlo, random_instance
 from pipelines.errors import check_counts, check_sizes, unknown
@@ -108,7 +107,7 @@ def draw_inputs(rng: np.random.Generator, root: Array, radius: str, count: int) 
 def measure(cells: Cells) -> Curves:
     """Return formula and Monte Carlo at every entry of W, row by row; the least ratio; [n, d^2]."""
     rows = [measure_cell(cell) for cell in cells.cells]
-    return range(cells.shared("d") ** 2), {key: np.stack([r[key] for r in rows]) for key in rows[0]}
+    return range(cells.shared("d") ** 2), stack_rows(rows)
 
 
 def measure_cell(cell: Cell) -> dict[str, Array]:
@@ -178,8 +177,7 @@ CLAIM = Theorem(
     "Sigma^{1/2} (I + W), and near 0 it is one-point convex: as W and W* tend to 0, "
     "pi <-grad, W* - W> is to leading order at least (pi/2 - 1) l sqrt(l^d / det Sigma) "
     "|W* - W|_F^2, l the least eigenvalue of Sigma",
-    formula=r"\begin{split} "
-    r"&x = \Sigma^{1/2} y,\; y \text{ rotation-invariant},\; "
+    formula=r"\begin{split} &x = \Sigma^{1/2} y,\; y \text{ rotation-invariant},\; "
     r"\mathbb{E} \lVert y \rVert^2 = d,\; \operatorname{tr} \Sigma = d,\; "
     r"\lambda = \lambda_{\min}(\Sigma): \\ "
     r"&\nabla L_\Sigma(W, W^\star) = \Sigma^{1/2}\, \nabla L_I \bigl( \Sigma^{1/2} (I + W) - I,\; "
@@ -187,17 +185,13 @@ CLAIM = Theorem(
     r"&\pi\, \langle -\nabla L_\Sigma,\, W^\star - W \rangle \ge "
     r"\Bigl( \frac{\pi}{2} - 1 \Bigr)\, \lambda\, "
     r"\frac{\lambda^{d/2}}{\sqrt{\det \Sigma}}\; \lVert W^\star - W \rVert_F^2 "
-    r"\text{ as } W, W^\star \to 0 "
-    r"\end{split}",
+    r"\text{ as } W, W^\star \to 0 \end{split}",
     family="two-layer ReLU networks",
     scales={
         "smoke": Setting((1.0, 10.0), radius=("gaussian", "sphere"), d=3, samples=20_000),
         "cpu": Setting(),
     },
-    decided_by=(
-        always("z", at_most=6),
-        always("proved_share", at_least=1 - ROUNDING),
-    ),
+    decided_by=(always("z", at_most=6), always("proved_share", at_least=1 - ROUNDING)),
     measure=measure,
     extra_metrics=extra_metrics,
     figure=figure,

@@ -26,18 +26,19 @@ together 2.0 beyond their sum.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound
+from pipelines.claims._comparison import Numbers, compare, measure_arms, train_arms
 from pipelines.claims._search import HOURS, Transfer, best_changes
-from pipelines.measurement.claim import means
 from pipelines.measurement.cost import hours, minutes
-from pipelines.measurement.experiment import Bench, Experiment, Training, numbers
-from pipelines.measurement.grid import Curves, Measured
+from pipelines.measurement.experiment import Bench, numbers
+from pipelines.measurement.grid import Curves
 from pipelines.measurement.verdict import Floor
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 
 HABITS = {
@@ -46,9 +47,12 @@ HABITS = {
     "ema": "averaged weights",
 }
 LABELS = {"published": "as published", **HABITS, "all": "all of these"}
-ARMS = tuple(LABELS)
-GAINS = (*(f"gain_{habit}_pct" for habit in HABITS), "interaction_pct")
-REPORTED = {"published_test_error_pct": 6.38}
+GAINS = {"gain_pct": ("published_test_error_pct", "all_test_error_pct")} | {
+    f"gain_{habit}_pct": ("published_test_error_pct", f"{habit}_test_error_pct") for habit in HABITS
+}
+REPORTED = {
+    "published_test_error_pct": get_recipe("allconv-cifar10", "paper").reported["test_error_pct"]
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,23 +73,18 @@ class Setting(Transfer):
         self.base(0).override(label_smoothing=self.label_smoothing, ema=self.ema)  # refuses
 
 
-def changes(setting: Setting, found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what each arm changes of the published recipe; `found` is the study's document."""
-    each = {
+def recipes(setting: Setting, seed: int, found: Mapping[str, Any]) -> dict[str, Recipe]:
+    """Return the arms, with a seed that no trial had; `found` is the study's document."""
+    changes = {
         "schedule": best_changes(found),
         "smoothing": {"label_smoothing": setting.label_smoothing},
         "ema": {"ema": setting.ema},
     }
-    together = {key: value for changed in each.values() for key, value in changed.items()}
-    return {"published": {}, **each, "all": together}
-
-
-def recipes(setting: Setting, seed: int, found: Mapping[str, Any]) -> dict[str, Recipe]:
-    """Return the arms, with a seed that no trial had."""
+    together = {key: value for changed in changes.values() for key, value in changed.items()}
     published = setting.base(seed + 1)
-    return {
+    return {"published": published} | {
         arm: dataclasses.replace(published, **changed)
-        for arm, changed in changes(setting, found).items()
+        for arm, changed in {**changes, "all": together}.items()
     }
 
 
@@ -93,35 +92,27 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     """Return test errors of the arms and what each habit gains, in percent of the test set."""
     study = setting.find()
     bench.study(study["study"])
-    errors = _arms.errors(bench, recipes(setting, seed, study))
-    return numbers(errors | gains(errors))
+    return measure_arms(bench, recipes(setting, seed, study), GAINS, interaction)
 
 
-def gains(errors: Mapping[str, float]) -> dict[str, float]:
-    """Return the gap between the published recipe and all habits, and its parts, which add up."""
-    published = errors["published_test_error_pct"]
-    gained = {arm: published - errors[f"{arm}_test_error_pct"] for arm in (*HABITS, "all")}
-    total = gained.pop("all")
-    parts = {f"gain_{habit}_pct": gain for habit, gain in gained.items()}
-    return {"gain_pct": total, **parts, "interaction_pct": total - sum(gained.values())}
+def interaction(numbers: Numbers) -> Numbers:
+    """Return what all habits gain beyond the sum of each."""
+    parts = sum(numbers[f"gain_{habit}_pct"] for habit in HABITS)
+    return {"interaction_pct": numbers["gain_pct"] - parts}
 
 
-def figure(measured: Sequence[Measured], trainings: Sequence[Sequence[Training]]) -> Any:
-    """Draw the arms, and the error that HM report where the first is their training."""
-    published = measured[0].point == dataclasses.asdict(Setting())
-    return _arms.figure(measured, trainings, LABELS, reported=REPORTED if published else None)
-
-
-CLAIM = Experiment(
+CLAIM = compare(
+    LABELS,
+    lambda setting, seed: recipes(setting, seed, {"best_changes": {}}),
+    GAINS,
+    interaction,
     source="ours, after HM Table 2",
     says="Trained by the habits of later years, HM's network without normalization errs less on "
     "CIFAR-10 than trained as published",
     formula=r"\begin{split} "
     r"&\mathbb{E}\, [\operatorname{err}_{\text{as published}} - \operatorname{err}_{\text{all "
-    r"habits}}] "
-    r"\ge 0.5 \text{ points}, \\ "
-    r"&\text{judged where the best errs at most } 27\,\% "
-    r"\end{split}",
+    r"habits}}] \ge 0.5 \text{ points}, \\ "
+    r"&\text{judged where the best errs at most } 27\,\% \end{split}",
     scales={
         "smoke": Setting(**_arms.SMOKE, trials=2, workers=1, search_steps=4, search_width=4),
         "cpu": Setting(
@@ -138,14 +129,11 @@ CLAIM = Experiment(
         "paper": Setting(),
     },
     decided_by=(ArmBound("gain_pct", at_least=_arms.MATTERS_PCT),),
-    floors=(Floor(_arms.error_names(ARMS), at_most=_arms.LEARNED_PCT),),
+    floors=(Floor(_arms.error_names(LABELS), at_most=_arms.LEARNED_PCT),),
     costs={"cpu": minutes(6), "hours": hours(29, 38)},
     measure=measure,
     derive=lambda setting, seed, bench: numbers(
-        _arms.errors(bench, {"published": setting.base(seed + 1)})
+        train_arms(bench, {"published": setting.base(seed + 1)})
     ),
-    recipes=lambda setting, seed: recipes(setting, seed, {"best_changes": {}}),
-    extra_metrics=means(*_arms.error_names(ARMS), *GAINS),
-    figure=figure,
     reported=REPORTED,
 )

@@ -13,8 +13,6 @@ differ by a factor, the training being some steps ahead or behind: `excess_ratio
 quotient of their excesses over the noise, either way round, while the population's is over 1 % of
 its start.
 
-The figure that convinces: both curves on one axis.
-
 Run: python -m pipelines run sgd-follows-descent
      python -m pipelines sweep sgd-follows-descent --grid batch_size=16:1024:4x
 Expect: deviation_pct about 0.5, excess_ratio about 1.2.
@@ -127,8 +125,7 @@ CLAIM = Experiment(
     formula=r"\begin{split} "
     r"&\mathbb{E} \max_t \frac{\lvert L_{\text{SGD}}(t) - f(A(t)) \rvert}{f(A(0))} \le 1\,\% "
     r"\text{ over the ends } t \text{ of epochs}, \\ "
-    r"&A(t + 1) = A(t) - \eta \nabla f(A(t)) "
-    r"\end{split}",
+    r"&A(t + 1) = A(t) - \eta \nabla f(A(t)) \end{split}",
     family="linear theory",
     charts=(("trained", "population"), ("deviation_pct",)),
     scales={"smoke": Setting(l=2, steps=32), "cpu": Setting()},

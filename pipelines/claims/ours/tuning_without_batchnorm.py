@@ -53,8 +53,7 @@ CLAIM = tuning_claim(
     r"\text{ in each of three searches,} \\ "
     r"&\operatorname{share} = \text{trials whose validation error is at most } 30\,\% "
     r"\text{, over those that were drawn,} \\ "
-    r"&\text{judged where the best trials of both networks err at most } 30\,\% "
-    r"\end{split}",
+    r"&\text{judged where the best trials of both networks err at most } 30\,\% \end{split}",
     scales=scales(TuningSearch),
     costs={"cpu": minutes(8), "hours": hours(34)},
 )
