@@ -20,11 +20,11 @@ from pipelines.errors import Diverged, Paused, UserError
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
-from pipelines.running import existing
+from pipelines.running import code_digest, existing
 from pipelines.running.run import run
 from pipelines.running.run_options import RunOptions
 from pipelines.running.seeds import repeat
-from pipelines.runtime import code_digest, signals
+from pipelines.runtime import signals
 from pipelines.tracking import history, store, stored_models, tracked_run
 from pipelines.training.checkpoints import Checkpoint, Saving
 from tests.conftest import journals

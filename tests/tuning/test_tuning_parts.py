@@ -18,11 +18,11 @@ from pipelines.errors import Pruned, Unavailable, UserError
 from pipelines.recipes import lr
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
-from pipelines.running import existing
+from pipelines.running import code_digest, existing
 from pipelines.running.existing import Result
 from pipelines.running.run import TrainingObserver, run
 from pipelines.running.run_options import RunOptions
-from pipelines.runtime import code_digest, subcommands
+from pipelines.runtime import subcommands
 from pipelines.tracking import history, store, tracked_run
 from tuning import catalog
 from tuning.__main__ import _print_study, dispatch
