@@ -8,7 +8,7 @@ from typing import Any
 import tyro
 
 from pipelines.errors import UserError, check_counts
-from pipelines.measurement.experiment import Bench
+from pipelines.measurement.experiment import Trainer
 from pipelines.measurement.verdict import (
     BROKEN,
     INCONCLUSIVE,
@@ -151,14 +151,14 @@ def check_dropout(dropout: float) -> None:
         )
 
 
-def choose_rate(bench: Bench, recipe: Recipe, rates: int) -> Recipe:
+def choose_rate(trainer: Trainer, recipe: Recipe, rates: int) -> Recipe:
     """Return the recipe at the rate, of so many, that errs least on validation pictures.
 
     The test set stays unread. Every claim's seed finds the same trainings, recorded once.
     """
 
     def error_pct(tried: Recipe) -> float:
-        return bench.search(tried, lost={"val_error_pct": DIVERGED_PCT}).metrics["val_error_pct"]
+        return trainer.search(tried, lost={"val_error_pct": DIVERGED_PCT}).metrics["val_error_pct"]
 
     best = min(search_space(recipe, rates), key=error_pct, default=recipe)
     return recipe.override(learning_rate=best.learning_rate)

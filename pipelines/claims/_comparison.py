@@ -11,7 +11,7 @@ from pipelines.claims import _arm_figure
 from pipelines.claims._arms import choose_rate, error_names, is_extreme_rate, search_space
 from pipelines.errors import Diverged
 from pipelines.measurement.claim import means
-from pipelines.measurement.experiment import Bench, Experiment, Training, numbers
+from pipelines.measurement.experiment import Experiment, Trainer, Training, numbers
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.recipes.recipe import Recipe
 
@@ -48,15 +48,15 @@ def compare(
             for i, each in enumerate(search_space(arms[arm], setting.rates))
         }
 
-    def measure(setting: Any, seed: int, bench: Bench) -> Curves:
+    def measure(setting: Any, seed: int, trainer: Trainer) -> Curves:
         arms = recipes(setting, seed)
-        best = {arm: choose_rate(bench, arms[arm], setting.rates) for arm in searched}
+        best = {arm: choose_rate(trainer, arms[arm], setting.rates) for arm in searched}
         rates = {f"{arm}_rate": recipe.learning_rate for arm, recipe in best.items()}
         if searched:  # a better rate may lie beyond the largest and the smallest tried
             rates["rates_at_an_end"] = float(
                 sum(is_extreme_rate(arms[a], rates[f"{a}_rate"], setting.rates) for a in searched)
             )
-        return measure_arms(bench, arms | best, differences, more, splits=splits, rates=rates)
+        return measure_arms(trainer, arms | best, differences, more, splits=splits, rates=rates)
 
     def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
         return means(*(name for name in measured[0].curves if name not in decided))(measured)
@@ -72,7 +72,7 @@ def compare(
 
 
 def measure_arms(
-    bench: Bench,
+    trainer: Trainer,
     recipes: Mapping[str, Recipe],
     differences: Differences,
     more: Callable[[Numbers], Numbers] = lambda numbers: {},
@@ -81,14 +81,14 @@ def measure_arms(
     rates: Numbers | None = None,
 ) -> Curves:
     """Return the errors of the arms once trained, the rates, the differences, and more."""
-    found = {**train_arms(bench, recipes, splits), **(rates or {})}
+    found = {**train_arms(trainer, recipes, splits), **(rates or {})}
     for name, (minuend, subtrahend) in differences.items():
         found[name] = found[minuend] - found[subtrahend]
     return numbers({**found, **more(found)})
 
 
 def train_arms(
-    bench: Bench, recipes: Mapping[str, Recipe], splits: Sequence[str] = ("test",)
+    trainer: Trainer, recipes: Mapping[str, Recipe], splits: Sequence[str] = ("test",)
 ) -> dict[str, float]:
     """Return `{arm}_{split}_error_pct` of every arm once trained, as it is tested.
 
@@ -98,7 +98,7 @@ def train_arms(
     errors: dict[str, float] = {}
     for arm, recipe in recipes.items():
         try:
-            metrics: Mapping[str, float] = bench.train(recipe).metrics
+            metrics: Mapping[str, float] = trainer.train(recipe).metrics
         except Diverged:
             metrics = dict.fromkeys(ERRORS.values(), math.nan)
         errors |= {f"{arm}_{split}_error_pct": metrics[ERRORS[split]] for split in splits}

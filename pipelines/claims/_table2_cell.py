@@ -13,7 +13,7 @@ from pipelines.claims._arms import DIVERGED_PCT, ReportedArm
 from pipelines.errors import Diverged
 from pipelines.measurement.claim import means
 from pipelines.measurement.cost import Cost, hours, minutes, seconds
-from pipelines.measurement.experiment import Bench, Experiment, Training, numbers
+from pipelines.measurement.experiment import Experiment, Trainer, Training, numbers
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.quotation import Quotation
 from pipelines.recipes import catalog, differences
@@ -151,13 +151,13 @@ def shift_seed(recipe: Recipe, seed: int) -> Recipe:
     return recipe.override(seed=recipe.seed + seed)
 
 
-def measure(recipe: Recipe, seed: int, bench: Bench) -> Curves:
+def measure(recipe: Recipe, seed: int, trainer: Trainer) -> Curves:
     """Return errors of the trained network in percent, where it was best, its size; `diverged`.
 
     A network whose loss diverges (1, else 0) answers nothing: it errs everywhere.
     """
     try:
-        metrics, diverged = bench.train(shift_seed(recipe, seed)).metrics, 0.0
+        metrics, diverged = trainer.train(shift_seed(recipe, seed)).metrics, 0.0
     except Diverged:
         metrics, diverged = dict.fromkeys(_names_of(recipe), DIVERGED_PCT), 1.0
         metrics |= {key: np.nan for key in metrics if key not in ERRORS}

@@ -17,7 +17,7 @@ from pipelines.claims._figures import panels
 from pipelines.claims._search import Search
 from pipelines.errors import UserError
 from pipelines.measurement.claim import means
-from pipelines.measurement.experiment import Bench, Experiment
+from pipelines.measurement.experiment import Experiment, Trainer
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.verdict import BROKEN, HOLDS, INCONCLUSIVE, Bound, Floor
 from pipelines.recipes.recipe import Recipe
@@ -98,7 +98,7 @@ def tuning_claim(variants: Variants, **card: Any) -> Experiment:
     return Experiment(
         decided_by=(Unanimous("share_lost", at_least=LEAST_SHARE),),
         floors=(Floor((WORST_BEST,), at_most=LEARNED_PCT),),
-        measure=lambda setting, seed, bench: measure(variants, setting, seed, bench),
+        measure=lambda setting, seed, trainer: measure(variants, setting, seed, trainer),
         derive=lambda *_: ([], {}),  # it records no training
         recipes=variants.recipes,
         extra_metrics=means("share_lost", "decades_lost", WORST_BEST, *shown),
@@ -109,12 +109,12 @@ def tuning_claim(variants: Variants, **card: Any) -> Experiment:
     )
 
 
-def measure(variants: Variants, setting: TuningSearch, seed: int, bench: Bench) -> Curves:
+def measure(variants: Variants, setting: TuningSearch, seed: int, trainer: Trainer) -> Curves:
     """Return over k the error of the best of k trials; the numbers of all searches, constant."""
     recipes = variants.recipes(setting, seed)
     names = {arm: setting.study("tuning", each)["study"] for arm, each in recipes.items()}
     for name in names.values():
-        bench.study(name)
+        trainer.study(name)
     comparison = run_json("tuning", "compare", *names.values(), "--good-pct", str(setting.good_pct))
     metrics = {study["study"]: study["metrics"] for study in comparison["studies"]}
     curves = {

@@ -247,7 +247,7 @@ class Theorem(Claim):
     """A claim about arrays: measured for many cells in one call, in processes of their own."""
 
     measure: Callable[[Cells], Curves]
-    apart: tuple[str, ...] = ()
-    """Settings that fix shapes of arrays: cells that differ in them are measured apart."""
+    batch_by: tuple[str, ...] = ()
+    """Settings that fix shapes of arrays: only cells that are equal in them share a batch."""
     batch: int = 8
     """Most cells in one call: as many as fit in memory."""

@@ -26,7 +26,7 @@ from pipelines.tracking import history, store, tracked_run
 
 
 @dataclass(frozen=True)
-class Bench:
+class Trainer:
     """Where an experiment trains for a cell: a run, whose children its trainings become."""
 
     run: tracked_run.Run
@@ -100,19 +100,19 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Claim):
-    """A claim about trained networks: one cell a call, which trains on a bench.
+    """A claim about trained networks: one cell a call, which trains on a trainer.
 
-    `measure(setting, seed, bench)` returns steps [k] and by name curves [k]; `numbers` makes them
+    `measure(setting, seed, trainer)` returns steps [k] and by name curves [k]; `numbers` makes them
     of single numbers. `figure(measured, trainings)` gets of every cell what was trained for it.
     """
 
     trains: ClassVar[bool] = True
     figure: Callable[[Sequence[Measured], Sequence[Sequence[Training]]], Any]
-    measure: Callable[[Any, int, Bench], Curves]
-    derive: Callable[[Any, int, Bench], Curves] | None = None
+    measure: Callable[[Any, int, Trainer], Curves]
+    derive: Callable[[Any, int, Trainer], Curves] | None = None
     """What gives those curves of a cell that follow from its recorded trainings at once.
 
-    None: `measure`, which then does nothing but train on the bench.
+    None: `measure`, which then does nothing but train on the trainer.
     """
     family: str = "trained networks"
     words: Words = EXPERIMENT
@@ -152,15 +152,15 @@ class Experiment(Claim):
         """
         run_as = {store.RUN_AS: f"{plan.name} {plan.scale}"}
         tags = run_as if isinstance(plan.settings, Recipe) else {}
-        bench = Bench(run, plan.run_options, tags, plan.arms(cell))
+        trainer = Trainer(run, plan.run_options, tags, plan.arms(cell))
         start_ms = int(time.time() * 1000)
-        steps, curves = self.measure(plan.settings_at(cell), cell.seed, bench)
+        steps, curves = self.measure(plan.settings_at(cell), cell.seed, trainer)
         return Measured(
             cell,
             np.asarray(steps, np.int64),
             {name: np.asarray(values, float) for name, values in curves.items()},
             plan.code,
-            tuple(bench.trained),
+            tuple(trainer.trained),
             start_ms,
             int(time.time() * 1000),
         )

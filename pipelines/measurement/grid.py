@@ -208,11 +208,11 @@ def _check_count(count: int) -> None:
         )
 
 
-def split_batches(todo: Sequence[Cell], apart: Sequence[str], size: int) -> Iterator[Cells]:
-    """Yield up to `size` cells at a time, equal in the settings `apart`, which fix array shapes."""
+def split_batches(todo: Sequence[Cell], batch_by: Sequence[str], size: int) -> Iterator[Cells]:
+    """Yield up to `size` cells at a time, equal in the settings `batch_by`, which fix array shapes."""
     groups: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in todo:
-        groups.setdefault(tuple(cell.point[name] for name in apart), []).append(cell)
+        groups.setdefault(tuple(cell.point[name] for name in batch_by), []).append(cell)
     for group in groups.values():
         for start in range(0, len(group), size):
             yield Cells(tuple(group[start : start + size]))

@@ -53,7 +53,7 @@ SCALES = [(module, scale) for module in MODULES for scale in module.CLAIM.scales
 
 
 class Scripted:
-    """A bench whose trainings end with the errors given, or diverge where there are none."""
+    """A trainer whose trainings end with the errors given, or diverge where there are none."""
 
     def __init__(self, **errors: float) -> None:
         self.errors = errors
@@ -142,7 +142,7 @@ def test_settings_reject_what_no_run_could_have(module: Any) -> None:
 
 
 class ByRecipe:
-    """A bench whose trainings end with the errors, on both splits, that a function gives."""
+    """A trainer whose trainings end with the errors, on both splits, that a function gives."""
 
     def __init__(self, errors: Callable[[Recipe], tuple[float, float]]) -> None:
         self.errors = errors
@@ -167,8 +167,8 @@ def judge(
         setting = dataclasses.replace(setting, rates=1)
     values: dict[str, list[float]] = {}
     for seed in range(claim.seeds):
-        bench = ByRecipe(lambda recipe, seed=seed: tuple(e + 0.01 * seed for e in errors(recipe)))  # type: ignore[misc]
-        steps, curves = module.CLAIM.measure(setting, seed, bench)
+        trainer = ByRecipe(lambda recipe, seed=seed: tuple(e + 0.01 * seed for e in errors(recipe)))  # type: ignore[misc]
+        steps, curves = module.CLAIM.measure(setting, seed, trainer)
         cell = Cell(dataclasses.asdict(setting), seed)
         for key, value in claim.metrics([Measured(cell, np.array(steps), curves, "")]).items():
             values.setdefault(key, []).append(value)
@@ -286,7 +286,7 @@ def test_other_pictures_say_nothing_of_imagenet() -> None:
 
 
 class Searched(Scripted):
-    """A bench whose searches end with the validation error of their rate."""
+    """A trainer whose searches end with the validation error of their rate."""
 
     def __init__(self, error_pct: Callable[[float], float]) -> None:
         super().__init__(test_error_pct=20.0)
@@ -300,13 +300,13 @@ class Searched(Scripted):
 def test_the_rate_is_the_best_on_validation_pictures() -> None:
     """Rates above 0.03 diverge, and of the others the largest errs least."""
     recipe = Arms(learning_rate=0.04).base(3)
-    bench: Any = Searched(lambda rate: 100.0 if rate > 0.03 else 1 / rate)
-    best = _arms.choose_rate(bench, recipe, 5)
+    trainer: Any = Searched(lambda rate: 100.0 if rate > 0.03 else 1 / rate)
+    best = _arms.choose_rate(trainer, recipe, 5)
     assert best == recipe.override(learning_rate=0.02)
-    assert [each.learning_rate for each in bench.tried] == [0.04, 0.02, 0.08, 0.01, 0.005]
-    assert {each.seed for each in bench.tried} == {_arms.SEARCH_SEED}
-    assert _arms.choose_rate(bench, recipe, 1) == recipe
-    assert len(bench.tried) == 5
+    assert [each.learning_rate for each in trainer.tried] == [0.04, 0.02, 0.08, 0.01, 0.005]
+    assert {each.seed for each in trainer.tried} == {_arms.SEARCH_SEED}
+    assert _arms.choose_rate(trainer, recipe, 1) == recipe
+    assert len(trainer.tried) == 5
 
 
 @pytest.mark.parametrize("module", [small_init_helps, identity_beats_plain_cifar10])
@@ -507,8 +507,8 @@ def test_rates_at_an_end_decide_nothing(module: Any) -> None:
 @pytest.mark.parametrize(("best", "at_an_end"), [(0.00125, 1), (0.01, 0), (0.02, 1)])
 def test_a_rate_at_an_end_of_those_tried_is_counted(best: float, at_an_end: float) -> None:
     claim = identity_beats_plain_cifar10.CLAIM
-    bench: Any = Searched(lambda rate: abs(rate - best))
-    _, curves = claim.measure(claim.scales["hours"], 0, bench)
+    trainer: Any = Searched(lambda rate: abs(rate - best))
+    _, curves = claim.measure(claim.scales["hours"], 0, trainer)
     assert (curves["plain_rate"][0], curves["rates_at_an_end"][0]) == (best, at_an_end)
-    _, curves = claim.measure(claim.scales["cpu"], 0, bench)  # one rate, its own
+    _, curves = claim.measure(claim.scales["cpu"], 0, trainer)  # one rate, its own
     assert (curves["plain_rate"][0], curves["rates_at_an_end"][0]) == (0.05, 0)

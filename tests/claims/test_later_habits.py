@@ -60,8 +60,8 @@ def errors(together: float, more: float = 0.0) -> dict[str, float]:
     return {f"{arm}_test_error_pct": e + more for arm, e in (ERRORS | {"all": together}).items()}
 
 
-class Bench:
-    """A bench whose trainings err as a function of their recipe says."""
+class Trainer:
+    """A trainer whose trainings err as a function of their recipe says."""
 
     def __init__(self, error_pct: Callable[[Recipe], float]) -> None:
         self.error_pct = error_pct
@@ -78,8 +78,8 @@ def test_the_gap_is_the_sum_of_its_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     setting, ends = later_habits.CLAIM.scales["smoke"], [*ERRORS.values(), 5.0]
     arms = later_habits.recipes(setting, 0, FOUND).values()
     by_arm = {recipe.fingerprint: end for recipe, end in zip(arms, ends, strict=True)}
-    bench: Any = Bench(lambda recipe: by_arm[recipe.fingerprint])
-    _, curves = later_habits.measure(setting, 0, bench)
+    trainer: Any = Trainer(lambda recipe: by_arm[recipe.fingerprint])
+    _, curves = later_habits.measure(setting, 0, trainer)
     gains = {key: float(column[0]) for key, column in curves.items() if "gain" in key}
     assert gains.pop("gain_pct") == 1.5
     assert gains == {"gain_schedule_pct": 0.5, "gain_smoothing_pct": 0.25, "gain_ema_pct": -0.25}
@@ -93,7 +93,7 @@ def verdict(
     monkeypatch.setattr(_search, "run_study", lambda *_: {"study": "s", **FOUND})
     setting, values = later_habits.CLAIM.scales["hours"], dict[str, list[float]]()
     for seed in range(3):
-        _, curves = later_habits.measure(setting, seed, Bench(error_pct))  # type: ignore[arg-type]
+        _, curves = later_habits.measure(setting, seed, Trainer(error_pct))  # type: ignore[arg-type]
         for key, column in curves.items():
             values.setdefault(key, []).append(float(column[0]))
     return later_habits.CLAIM.verdict(values, scale)

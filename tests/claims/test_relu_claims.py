@@ -220,7 +220,7 @@ def measured_values(claim, setting, seeds=1):
     every = list_cells(axis_values(setting, claim.inner, {}), seeds)
     measured = [
         Measured(cell, np.asarray(steps), {key: c[k] for key, c in curves.items()}, "")
-        for batch in split_batches(every, claim.apart, claim.batch)
+        for batch in split_batches(every, claim.batch_by, claim.batch)
         for steps, curves in [claim.measure(batch)]
         for k, cell in enumerate(batch.cells)
     ]

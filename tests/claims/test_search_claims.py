@@ -115,8 +115,8 @@ def test_a_tuning_claim_asks_for_one_limit_of_all_studies(monkeypatch: pytest.Mo
     monkeypatch.setattr(_tuning, "run_json", answer)
     monkeypatch.setattr(_search, "run_study", lambda name, *_: {"study": name})
     setting = tuning_without_regularization.CLAIM.scales["hours"]
-    bench: Any = experiment.Bench(run=Tags())  # type: ignore[arg-type]
-    steps, curves = tuning_without_regularization.CLAIM.measure(setting, 0, bench)
+    trainer: Any = experiment.Trainer(run=Tags())  # type: ignore[arg-type]
+    steps, curves = tuning_without_regularization.CLAIM.measure(setting, 0, trainer)
     (words,) = asked
     assert words[-2:] == ("--good-pct", "30.0")
     assert list(steps) == [1, 2]

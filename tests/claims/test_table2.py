@@ -120,7 +120,7 @@ def test_the_last_weights_alone_refute_nothing() -> None:
     assert cell.verdict(worse | {HALF_BEST: [6.3, 100.0, 6.5]}, "paper") == "inconclusive"
 
 
-class Bench:
+class Trainer:
     """Stands in for a run in MLflow: every training errs by ten times its seed."""
 
     def train(self, recipe: Recipe) -> Result:
@@ -128,22 +128,22 @@ class Bench:
         return Result("run", errors)
 
 
-class Wild(Bench):
+class Wild(Trainer):
     """Every training diverges."""
 
     def train(self, recipe: Recipe) -> Result:
         raise Diverged("The training loss must stay finite.", step=1)
 
 
-def measured_by(recipe: Recipe, seed: int, bench: Any) -> dict[str, float]:
-    steps, curves = measure(recipe, seed, bench)
+def measured_by(recipe: Recipe, seed: int, trainer: Any) -> dict[str, float]:
+    steps, curves = measure(recipe, seed, trainer)
     assert steps == [0]
     return {key: float(value[0]) for key, value in curves.items()}
 
 
 def test_a_cell_measures_the_errors_of_a_training_with_its_own_seed() -> None:
     recipe = get_recipe("mlp-digits", "smoke").override(seed=2)
-    assert measured_by(recipe, 1, Bench()) == {
+    assert measured_by(recipe, 1, Trainer()) == {
         "test_error_pct": 30.0,
         "final_train_error_pct": 1.0,
         "diverged": 0.0,

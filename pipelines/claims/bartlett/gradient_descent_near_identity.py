@@ -294,6 +294,6 @@ CLAIM = Theorem(
     unstable=dict.fromkeys(("gradient_error", "gradient_ratio", "printed_gradient_ratio"), np.inf),
     extra_metrics=extra_metrics,
     figure=figure,
-    apart=("d", "l", "start_loss"),
+    batch_by=("d", "l", "start_loss"),
     charts=(("loss", "bound", "proved_bound"), ("distance",)),
 )

@@ -256,7 +256,7 @@ CLAIM = Theorem(
     extra_metrics=extra_metrics,
     figure=figure,
     inner="m",
-    apart=("map", "d", "samples", "fine"),
+    batch_by=("map", "d", "samples", "fine"),
     batch=3,
     charts=(("uniform", "geometric", "equalised", "bound"), ("ratio", "pair_ratio")),
 )

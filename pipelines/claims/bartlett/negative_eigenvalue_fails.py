@@ -366,6 +366,6 @@ CLAIM = Theorem(
     figure=figure,
     inner="l",
     charts=(("floor_ratio", "symmetric_floor_ratio"),),
-    apart=("d", "delta", "penalty", "steps"),
+    batch_by=("d", "delta", "penalty", "steps"),
     batch=120,
 )

@@ -194,6 +194,6 @@ CLAIM = Theorem(
     measure=measure,
     extra_metrics=extra_metrics,
     figure=figure,
-    apart=("d", "l", "sigma", "inputs"),
+    batch_by=("d", "l", "sigma", "inputs"),
     charts=(("gradient_norm", "bound", "slide_bound"), ("ratio",)),
 )

@@ -236,6 +236,6 @@ CLAIM = Theorem(
     measure=measure,
     extra_metrics=extra_metrics,
     figure=figure,
-    apart=("d", "l", "skew", "gamma"),
+    batch_by=("d", "l", "skew", "gamma"),
     charts=(("loss", "bound", "plain_loss"), ("margin", "plain_margin")),
 )

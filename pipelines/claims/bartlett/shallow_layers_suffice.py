@@ -191,5 +191,5 @@ CLAIM = Theorem(
     costs={"cpu": seconds(13)},
     inner="m",
     charts=(("norms",), ("layer_error", "composition_error")),
-    apart=("k", "samples"),
+    batch_by=("k", "samples"),
 )

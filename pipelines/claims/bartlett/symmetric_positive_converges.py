@@ -267,5 +267,5 @@ CLAIM = Theorem(
     figure=figure,
     inner="l",
     charts=(("iterations", "bound"), ("ratio",)),
-    apart=("d", "gamma", "top", "rate_factor"),
+    batch_by=("d", "gamma", "top", "rate_factor"),
 )

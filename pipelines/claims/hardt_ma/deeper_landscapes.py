@@ -279,6 +279,6 @@ CLAIM = Theorem(
     figure=figure,
     inner="l",
     charts=(("printed_least", "balanced_least"), ("steps",)),
-    apart=("d",),
+    batch_by=("d",),
     batch=1,
 )

@@ -64,7 +64,7 @@ from pipelines.claims._figures import panels
 from pipelines.data import datasets
 from pipelines.errors import check_sizes
 from pipelines.measurement.cost import minutes
-from pipelines.measurement.experiment import Bench, Experiment
+from pipelines.measurement.experiment import Experiment, Trainer
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.quotation import STEP, Quotation
 from pipelines.measurement.verdict import THEOREM, always
@@ -119,7 +119,7 @@ def separations(name: str, n: int) -> tuple[float, float]:
     return nearest_pair(normalize_rows(X))[2], nearest_pair(normalize_rows(add_noise(X)))[2]
 
 
-def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
+def measure(setting: Setting, seed: int, trainer: Trainer) -> Curves:
     """Return errors, weights and margin of the networks for the first n images, at every n."""
     X = load_images(setting.data)
     sizes = sorted({min(n, len(X)) for n in setting.n})
@@ -127,7 +127,7 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     own_numbers["preserved_share"] = preserved_share(np.random.default_rng([seed, 1]))
     rows = []
     for n in sizes:
-        stored = bench if seed == 0 and n == sizes[-1] else None
+        stored = trainer if seed == 0 and n == sizes[-1] else None
         fits = {r: measure_memorizer(X[:n], r, seed, setting, stored) for r in LABELS}
         rows.append(collect_worst(fits) | paper_numbers(X[:n], setting.data) | own_numbers)
     return sizes, stack_rows(rows)
@@ -139,7 +139,7 @@ def random_labels(r: int, n: int, seed: int) -> NDArray[np.int64]:
 
 
 def measure_memorizer(
-    X: Any, r: int, seed: int, setting: Setting, stored: Bench | None
+    X: Any, r: int, seed: int, setting: Setting, stored: Trainer | None
 ) -> dict[str, float]:
     """Return the network of these points with r labels, and its errors as a Keras model."""
     n, y = len(X), random_labels(r, len(X), seed)
@@ -170,8 +170,8 @@ def collect_worst(fits: dict[int, dict[str, float]]) -> dict[str, float]:
     return largest | others
 
 
-def predict_with_keras(found: Any, X: Any, stored: Bench | None) -> NDArray[Any]:
-    """Return outputs of the Keras model, saved and loaded; [n, r]. On a bench it is stored."""
+def predict_with_keras(found: Any, X: Any, stored: Trainer | None) -> NDArray[Any]:
+    """Return outputs of the Keras model, saved and loaded; [n, r]. On a trainer it is stored."""
     backend.keras()
     import keras
 

@@ -245,5 +245,5 @@ CLAIM = Theorem(
     figure=figure,
     inner="l",
     charts=(("gradient_squared", "bound"), ("ratio",)),
-    apart=("d", "points", "iterations"),
+    batch_by=("d", "points", "iterations"),
 )

@@ -164,5 +164,5 @@ CLAIM = Theorem(
     figure=figure,
     inner="q",
     charts=(("rotation_ratio",), ("product_ratio",)),
-    apart=("d", "pairs"),
+    batch_by=("d", "pairs"),
 )

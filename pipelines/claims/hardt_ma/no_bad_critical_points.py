@@ -266,5 +266,5 @@ CLAIM = Theorem(
     shown=("unjudged_inside",),
     figure=figure,
     charts=(("excess", "allowed"), ("gradient_norm",)),
-    apart=("search", "d", "l", "starts", "iterations"),
+    batch_by=("search", "d", "l", "starts", "iterations"),
 )

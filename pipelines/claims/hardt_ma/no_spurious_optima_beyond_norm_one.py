@@ -244,5 +244,5 @@ CLAIM = Theorem(
     shown=("one_layer_gradient", "strict_points", "flat_points"),
     figure=figure,
     charts=(("least_curvature",), ("fall", "excess")),
-    apart=("frames", "d", "l", "instances"),
+    batch_by=("frames", "d", "l", "instances"),
 )

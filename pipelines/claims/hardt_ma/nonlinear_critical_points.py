@@ -337,6 +337,6 @@ CLAIM = Theorem(
     measure=measure,
     extra_metrics=extra_metrics,
     figure=figure,
-    apart=("d", "l", "inputs"),
+    batch_by=("d", "l", "inputs"),
     charts=(("functional_gradient", "parameter_gradient"), ("fitted_functional_ratio",)),
 )

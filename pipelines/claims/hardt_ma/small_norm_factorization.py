@@ -236,5 +236,5 @@ CLAIM = Theorem(
     figure=figure,
     inner="l",
     charts=(("balanced", "lower_bound", "paper_bound"), ("ratio",)),
-    apart=("d",),
+    batch_by=("d",),
 )

@@ -223,7 +223,7 @@ CLAIM = Theorem(
     extra_metrics=extra_metrics,
     shown=("median_speedup",),
     figure=figure,
-    apart=("d", "l", "iterations"),
+    batch_by=("d", "l", "iterations"),
     charts=(("residual", "standard"),),
     batch=64,
 )

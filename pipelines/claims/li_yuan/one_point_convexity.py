@@ -276,6 +276,6 @@ CLAIM = Theorem(
     shown=("steep_ratio", "loose_ratio"),
     costs={"cpu": minutes(2)},
     charts=(("ratio", "potential"), ("angle_share", "length_share")),
-    apart=("d", "points"),
+    batch_by=("d", "points"),
     batch=2,
 )

@@ -243,6 +243,6 @@ CLAIM = Theorem(
         ("g_error", "s_error"),
         ("second_distance",),
     ),
-    apart=("d", "steps", "second_steps"),
+    batch_by=("d", "steps", "second_steps"),
     batch=1,
 )

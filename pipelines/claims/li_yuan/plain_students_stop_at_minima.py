@@ -188,6 +188,6 @@ CLAIM = Theorem(
     seeds=3,
     costs={"cpu": seconds(60)},
     charts=(("loss", "gradient_norm"), ("distance",)),
-    apart=("student", "d", "iterations"),
+    batch_by=("student", "d", "iterations"),
     batch=1,
 )

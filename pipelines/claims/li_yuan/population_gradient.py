@@ -218,6 +218,6 @@ CLAIM = Theorem(
     extra_metrics=extra_metrics,
     figure=figure,
     charts=(("gradient", "monte_carlo"), ("z",)),
-    apart=("d", "samples"),
+    batch_by=("d", "samples"),
     batch=2,
 )

@@ -261,6 +261,6 @@ CLAIM = Theorem(
     seeds=3,
     costs={"cpu": seconds(48)},
     charts=(("potential", "ceiling"), ("potential_speed", "gradient_share")),
-    apart=("d", "gamma"),
+    batch_by=("d", "gamma"),
     batch=2,
 )

@@ -207,5 +207,5 @@ CLAIM = Theorem(
     seeds=3,
     costs={"cpu": seconds(66)},
     charts=(("squared_distance", "bound"), ("descent_share",)),
-    apart=("process", "d", "runs", "longest"),
+    batch_by=("process", "d", "runs", "longest"),
 )

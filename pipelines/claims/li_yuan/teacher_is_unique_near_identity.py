@@ -247,5 +247,5 @@ CLAIM = Theorem(
     extra_metrics=extra_metrics,
     figure=figure,
     charts=(("distance_ratio",), ("end_norm", "switched_norm", "teacher_norm")),
-    apart=("d", "starts", "iterations"),
+    batch_by=("d", "starts", "iterations"),
 )

@@ -47,7 +47,7 @@ from pipelines.claims._figures import panels
 from pipelines.data import generated
 from pipelines.errors import Diverged, UserError, check_counts
 from pipelines.measurement.cost import hours, minutes
-from pipelines.measurement.experiment import Bench, Experiment
+from pipelines.measurement.experiment import Experiment, Trainer
 from pipelines.measurement.grid import Array, Curves, Measured
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
@@ -141,9 +141,9 @@ def check_norms(recipe: Recipe) -> None:
             raise UserError(f"{error} The norm is the recipe's: set {option} or --d.") from error
 
 
-def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
+def measure(setting: Setting, seed: int, trainer: Trainer) -> Curves:
     """Return losses and distances of the students and of the population descent, by epoch."""
-    student, (steps, curves) = recipes(setting, seed)["reslink"], learn(setting, seed, bench)
+    student, (steps, curves) = recipes(setting, seed)["reslink"], learn(setting, seed, trainer)
     W, target = start(student), teacher(student)
     population = population_descent(W, target, setting.learning_rate * np.diff([0, *steps]))
     curves |= {f"population_{name}": curve for name, curve in population.items()}
@@ -151,16 +151,16 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     return steps, curves
 
 
-def learn(setting: Setting, seed: int, bench: Bench) -> tuple[list[int], dict[str, Array]]:
+def learn(setting: Setting, seed: int, trainer: Trainer) -> tuple[list[int], dict[str, Array]]:
     """Return losses and distances of the students by epoch."""
     steps, curves = validations(setting), dict[str, Array]()
     for arm, recipe in recipes(setting, seed).items():
-        trained = train_student(bench, recipe, len(steps))
+        trained = train_student(trainer, recipe, len(steps))
         curves |= {f"{arm}_{name}": curve for name, curve in trained.items()}
     return steps, curves
 
 
-def train_student(bench: Bench, recipe: Recipe, epochs: int) -> dict[str, Array]:
+def train_student(trainer: Trainer, recipe: Recipe, epochs: int) -> dict[str, Array]:
     """Return curves of one training, its end losses as levels; [epochs], inf if it diverged.
 
     `fitted_loss` is that of the trained network on training samples.
@@ -168,10 +168,10 @@ def train_student(bench: Bench, recipe: Recipe, epochs: int) -> dict[str, Array]
     of_matrix = () if recipe.model_args["variant"] == "three-block" else OF_MATRIX
     levels = {"fitted_loss": "final_train_loss", "test_loss": "test_loss"}
     try:
-        result = bench.train(recipe)
+        result = trainer.train(recipe)
     except Diverged:
         return {name: np.full(epochs, np.inf) for name in (*LOSSES, *of_matrix, *levels)}
-    curves = {name: bench.curve(result, name)[1] for name in (*LOSSES, *of_matrix)}
+    curves = {name: trainer.curve(result, name)[1] for name in (*LOSSES, *of_matrix)}
     return curves | {name: np.full(epochs, result.metrics[key]) for name, key in levels.items()}
 
 

@@ -356,5 +356,5 @@ CLAIM = Theorem(
     costs={"cpu": minutes(8), "paper": hours(7)},
     seeds=3,
     charts=(("inner_product", "potential", "loss", "distance"), ("ratio",)),
-    apart=("d", "descent", "step", "steps", "batch", "batches"),
+    batch_by=("d", "descent", "step", "steps", "batch", "batches"),
 )

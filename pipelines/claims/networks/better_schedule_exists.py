@@ -32,7 +32,7 @@ from pipelines.claims._arms import ArmBound
 from pipelines.claims._comparison import compare, measure_arms, train_arms
 from pipelines.claims._search import HOURS, Transfer, best_changes
 from pipelines.measurement.cost import hours, minutes
-from pipelines.measurement.experiment import Bench, numbers
+from pipelines.measurement.experiment import Trainer, numbers
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import Floor
@@ -50,11 +50,11 @@ def recipes(setting: Transfer, seed: int, found: dict[str, Any]) -> dict[str, Re
     return {"published": published, "found": dataclasses.replace(published, **best_changes(found))}
 
 
-def measure(setting: Transfer, seed: int, bench: Bench) -> Curves:
+def measure(setting: Transfer, seed: int, trainer: Trainer) -> Curves:
     """Return test errors and the gain of the schedule of the study, the same for every seed."""
     document = setting.find()
-    bench.study(document["study"])
-    return measure_arms(bench, recipes(setting, seed, document), GAIN)
+    trainer.study(document["study"])
+    return measure_arms(trainer, recipes(setting, seed, document), GAIN)
 
 
 CLAIM = compare(
@@ -112,7 +112,7 @@ CLAIM = compare(
         "paper": hours(350 * 24, 1_050 * 24, gpu=True),
     },
     measure=measure,
-    derive=lambda setting, seed, bench: numbers(
-        train_arms(bench, {"published": setting.base(seed + 1)})
+    derive=lambda setting, seed, trainer: numbers(
+        train_arms(trainer, {"published": setting.base(seed + 1)})
     ),
 )

@@ -24,7 +24,7 @@ from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
 from pipelines.claims._comparison import compare, measure_arms
 from pipelines.measurement.cost import minutes
-from pipelines.measurement.experiment import Bench
+from pipelines.measurement.experiment import Trainer
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.recipe import Recipe
@@ -65,12 +65,12 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     }
 
 
-def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
+def measure(setting: Setting, seed: int, trainer: Trainer) -> Curves:
     """Return what is compared, and the rate without shortcuts, whether or not at an end."""
     arms = recipes(setting, seed)
-    arms["plain"] = _arms.choose_rate(bench, arms["plain"], setting.rates)
+    arms["plain"] = _arms.choose_rate(trainer, arms["plain"], setting.rates)
     rate = {"plain_rate": arms["plain"].learning_rate}
-    return measure_arms(bench, arms, ADVANTAGE, rates=rate)
+    return measure_arms(trainer, arms, ADVANTAGE, rates=rate)
 
 
 DIGITS = Setting(

@@ -198,6 +198,6 @@ CLAIM = Theorem(
     shown=("least_ratio", "guessed_share"),
     costs={"cpu": seconds(27)},
     charts=(("gradient", "monte_carlo"), ("z",), ("least_ratio", "proved_share", "guessed_share")),
-    apart=("d", "samples"),
+    batch_by=("d", "samples"),
     batch=2,
 )

@@ -35,7 +35,7 @@ from pipelines.claims._arms import ArmBound
 from pipelines.claims._comparison import Numbers, compare, measure_arms, train_arms
 from pipelines.claims._search import HOURS, Transfer, best_changes
 from pipelines.measurement.cost import hours, minutes
-from pipelines.measurement.experiment import Bench, numbers
+from pipelines.measurement.experiment import Trainer, numbers
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.catalog import get_recipe
@@ -88,11 +88,11 @@ def recipes(setting: Setting, seed: int, found: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
+def measure(setting: Setting, seed: int, trainer: Trainer) -> Curves:
     """Return test errors of the arms and what each habit gains, in percent of the test set."""
     study = setting.find()
-    bench.study(study["study"])
-    return measure_arms(bench, recipes(setting, seed, study), GAINS, interaction)
+    trainer.study(study["study"])
+    return measure_arms(trainer, recipes(setting, seed, study), GAINS, interaction)
 
 
 def interaction(numbers: Numbers) -> Numbers:
@@ -132,8 +132,8 @@ CLAIM = compare(
     floors=(Floor(_arms.error_names(LABELS), at_most=_arms.LEARNED_PCT),),
     costs={"cpu": minutes(6), "hours": hours(29, 38)},
     measure=measure,
-    derive=lambda setting, seed, bench: numbers(
-        train_arms(bench, {"published": setting.base(seed + 1)})
+    derive=lambda setting, seed, trainer: numbers(
+        train_arms(trainer, {"published": setting.base(seed + 1)})
     ),
     reported=REPORTED,
 )

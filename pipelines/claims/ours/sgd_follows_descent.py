@@ -29,7 +29,7 @@ from pipelines.data import generated
 from pipelines.errors import check_sizes
 from pipelines.measurement.claim import reductions
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.experiment import Bench, Experiment
+from pipelines.measurement.experiment import Experiment, Trainer
 from pipelines.measurement.grid import Array, Curves, Measured
 from pipelines.measurement.verdict import Bound
 from pipelines.recipes.catalog import get_recipe
@@ -67,10 +67,10 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     return {"trained": base}
 
 
-def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
+def measure(setting: Setting, seed: int, trainer: Trainer) -> Curves:
     """Return both validation losses by epoch; their difference in percent of the start."""
     recipe = recipes(setting, seed)["trained"]
-    steps, trained = bench.curve(bench.train(recipe), "val_loss")
+    steps, trained = trainer.curve(trainer.train(recipe), "val_loss")
     risk = population_risk(recipe)
     population = risk[steps]
     deviation = 100 * np.abs(trained - population) / risk[0]

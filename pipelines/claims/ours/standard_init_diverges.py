@@ -34,7 +34,7 @@ from pipelines.claims._arms import Arms
 from pipelines.claims._figures import panels
 from pipelines.errors import Diverged
 from pipelines.measurement.cost import hours
-from pipelines.measurement.experiment import Bench, Experiment
+from pipelines.measurement.experiment import Experiment, Trainer
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.verdict import Bound
 from pipelines.recipes.recipe import Recipe
@@ -75,7 +75,7 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     return {"small": small, "standard": small.override(model_args={"init": "standard"})}
 
 
-def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
+def measure(setting: Setting, seed: int, trainer: Trainer) -> Curves:
     """Return the loss of every batch from either start."""
     arms = recipes(setting, seed)
     curves = {f"{arm}_loss": batch_losses(recipe) for arm, recipe in arms.items()}

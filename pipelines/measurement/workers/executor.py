@@ -43,7 +43,7 @@ def measure_cells(
         yield from ([plan.claim.measure_cell(plan, cell, run)] for cell in todo)
         return
     lethal: list[Cell] = []
-    batches = list(grid.split_batches(todo, plan.claim.apart, plan.claim.batch))
+    batches = list(grid.split_batches(todo, plan.claim.batch_by, plan.claim.batch))
     for result in _measure_batches(plan, batches, lethal) if batches else ():
         yield _split(plan, result)
     if lethal:

@@ -17,7 +17,7 @@ from pipelines.data.integrity import is_at_hand
 from pipelines.errors import Diverged
 from pipelines.measurement import grid
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.experiment import Bench, Experiment
+from pipelines.measurement.experiment import Experiment, Trainer
 from pipelines.measurement.grid import Cells, Curves, Measured
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes.recipe import Recipe
@@ -36,8 +36,8 @@ Trained = Callable[[str, str], Iterable[Document]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedBench(Bench):
-    """A bench on which trainings are found; what else a claim records there is not kept."""
+class RecordedTrainer(Trainer):
+    """A trainer on which trainings are found; what else a claim records there is not kept."""
 
     find: Callable[[Recipe, str], Document]
     """Returns the training of a kind; raises Diverged for one that diverged."""
@@ -78,7 +78,7 @@ class RecordedCell:
         """Return `two-phases d=8 seed=0`."""
         return f"{self.plan.name} {grid.cell_title(self.measured.cell, self.plan.axes)}"
 
-    def bench(self) -> Bench:
+    def trainer(self) -> Trainer:
         """Return where its trainings are found: of equal ones its own, else the newest."""
 
         def find(recipe: Recipe, kind: str) -> Document:
@@ -96,7 +96,7 @@ class RecordedCell:
                 raise Diverged("", int(training.tags[DIVERGED]))
             return training
 
-        return RecordedBench(NOWHERE, find=find)
+        return RecordedTrainer(NOWHERE, find=find)
 
     def check(self) -> Iterator[str]:
         """Yield what a cell of an experiment says that its trainings do not."""
@@ -112,7 +112,7 @@ class RecordedCell:
     def _curves(self, measure: Callable[..., Curves]) -> Curves:
         cell = self.measured.cell
         if self.plan.claim.trains:
-            return measure(self.plan.settings_at(cell), cell.seed, self.bench())
+            return measure(self.plan.settings_at(cell), cell.seed, self.trainer())
         with threadpool_limits(1, user_api="blas"):  # as where it was measured
             steps, curves = measure(Cells((cell,)))
         return steps, {metric: values[0] for metric, values in curves.items()}
