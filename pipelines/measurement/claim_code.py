@@ -7,7 +7,11 @@ from pipelines.measurement.claim_catalog import load, locate
 from pipelines.running import code_digest
 from pipelines.runtime.provenance import ROOT
 
-JUDGING = ("pipelines.measurement.claim", "pipelines.measurement.verdict")
+JUDGING = (
+    "pipelines.measurement.claim",
+    "pipelines.measurement.verdict",
+    "pipelines.running.seed_statistics",
+)
 STUDIES = (  # commands of their own, which a claim may run
     "tuning.analysis.trial_results",
     "tuning.analysis.tunability",

@@ -27,7 +27,7 @@ from pipelines.tracking import history, store, tracked_run
 
 @dataclass(frozen=True)
 class Trainer:
-    """Where an experiment trains for a cell: a run, whose children its trainings become."""
+    """What trains for a cell of an experiment; its trainings become children of the cell's run."""
 
     run: tracked_run.Run
     run_options: RunOptions = DEFAULT
@@ -100,7 +100,7 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Claim):
-    """A claim about trained networks: one cell a call, which trains on a trainer.
+    """A claim about trained networks: one cell a call, trained by a trainer.
 
     `measure(setting, seed, trainer)` returns steps [k] and by name curves [k]; `numbers` makes them
     of single numbers. `figure(measured, trainings)` gets of every cell what was trained for it.
@@ -112,7 +112,7 @@ class Experiment(Claim):
     derive: Callable[[Any, int, Trainer], Curves] | None = None
     """What gives those curves of a cell that follow from its recorded trainings at once.
 
-    None: `measure`, which then does nothing but train on the trainer.
+    None: `measure`, which then does nothing but train.
     """
     family: str = "trained networks"
     words: Words = EXPERIMENT

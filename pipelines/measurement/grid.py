@@ -209,7 +209,7 @@ def _check_count(count: int) -> None:
 
 
 def split_batches(todo: Sequence[Cell], batch_by: Sequence[str], size: int) -> Iterator[Cells]:
-    """Yield up to `size` cells at a time, equal in the settings `batch_by`, which fix array shapes."""
+    """Yield up to `size` cells at a time, equal in the settings `batch_by`: array shapes."""
     groups: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in todo:
         groups.setdefault(tuple(cell.point[name] for name in batch_by), []).append(cell)

@@ -171,7 +171,7 @@ def collect_worst(fits: dict[int, dict[str, float]]) -> dict[str, float]:
 
 
 def predict_with_keras(found: Any, X: Any, stored: Trainer | None) -> NDArray[Any]:
-    """Return outputs of the Keras model, saved and loaded; [n, r]. On a trainer it is stored."""
+    """Return outputs of the Keras model, saved and loaded; [n, r]. A trainer stores it."""
     backend.keras()
     import keras
 

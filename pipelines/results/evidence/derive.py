@@ -37,7 +37,7 @@ Trained = Callable[[str, str], Iterable[Document]]
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedTrainer(Trainer):
-    """A trainer on which trainings are found; what else a claim records there is not kept."""
+    """A trainer that finds recorded trainings; what else a claim records by it is not kept."""
 
     find: Callable[[Recipe, str], Document]
     """Returns the training of a kind; raises Diverged for one that diverged."""
