@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.measurement.documents import arm_name
+from pipelines.measurement.claim_run.trainings import arm_name
 from pipelines.measurement.grid import Curve, Measured, mean_curve, split_by
 from pipelines.results.evidence.derive import histories
 from pipelines.tracking import history

@@ -98,7 +98,8 @@ def build_verification(asked: Verify) -> Pipeline:
 
 def _claim_names(names: tuple[str, ...], scale: str) -> list[str]:
     """Return the names of the claims that these words mean."""
-    recorded = [e.name for e in scoreboard.entries() if e.yours and e.yours.scale == scale]
+    results = scoreboard.own_results()
+    recorded = sorted(name for name, row in results.items() if row.tags["scale"] == scale)
     every = [name for name in claim_catalog.names() if scale in claim_catalog.load(name).scales]
     groups, claims = {ALL: every, RECORDED: recorded}, list[str]()
     for name in names:

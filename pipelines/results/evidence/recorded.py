@@ -6,9 +6,12 @@ All of it is read from the files, every byte of which is checked; no database is
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from pipelines.measurement import cells, sweep
-from pipelines.measurement.documents import CSV, seed_values
+from pipelines.measurement.claim_run import settings_table
+from pipelines.measurement.claim_run.json_document import seed_values
+from pipelines.measurement.experiment import Experiment, trainings_by_cell
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import MeasurementPlan, stated_plan_of
 from pipelines.recipes.catalog import SCALES
@@ -28,6 +31,8 @@ class RecordedRun:
     """Its cells."""
     csv: str
     """The same for a reader."""
+    picture: bytes | None = None
+    """Its figure as PNG."""
 
     @cached_property
     def row(self) -> history.Row:
@@ -77,6 +82,18 @@ class Evidence:
         """Return the run at the largest scale."""
         return self.by_scale[max(self.by_scale, key=SCALES.index)] if self.by_scale else None
 
+    @property
+    def begun(self) -> RecordedRun | None:
+        """Return the run of most seeds, and fewer than stated, at a scale larger than decided."""
+        decided = SCALES.index(self.deciding.row.tags["scale"]) if self.deciding else -1
+        lacking = {
+            (SCALES.index(plan.scale), plan.seeds, run.row.start_ms): run
+            for run in self.runs
+            if (plan := run.plan) and not plan.first_seed and not plan.is_as_stated
+            if SCALES.index(plan.scale) > decided
+        }
+        return lacking[max(lacking)] if lacking else None
+
     def trainings_of(self, run: RecordedRun) -> list[Document]:
         """Return the trainings that the cells of a run follow from."""
         trained = {key for m in run.measured for key in m.trained}
@@ -84,10 +101,28 @@ class Evidence:
 
     def cells(self, run: RecordedRun) -> list[RecordedCell]:
         """Return the cells of a run of today's plan, each with what finds its trainings."""
-        own = {*store.reused_ids(run.document.tags)}
-        own |= {d.run_id for d in self.trainings if d.tags.get(store.PARENT) == run.row.id}
-        find = trained_among(self.trainings)
+        find, own = trained_among(self.trainings), self._own_ids(run)
         return [RecordedCell(run.plan, m, find, own) for m in run.measured if run.plan]
+
+    def _own_ids(self, run: RecordedRun) -> set[str]:
+        """Return the ids of the trainings below a run, and of those that it names."""
+        below = {d.run_id for d in self.trainings if d.tags.get(store.PARENT) == run.row.id}
+        return below | {*store.reused_ids(run.document.tags)}
+
+    def draw(self, run: RecordedRun) -> Any:
+        """Return the figure of trained networks anew; None where the run has no plan today."""
+        if run.plan is None or not isinstance(run.plan.claim, Experiment):
+            return None
+        own = self._own_ids(run)
+        by_id = {d.run_id: d for d in self.trainings if d.run_id in own}
+        rows = [row_of(d) for d in by_id.values() if d.tags["kind"] == "training"]
+        trained = trainings_by_cell(
+            run.plan,
+            run.measured,
+            rows,
+            lambda ids: {each: history.table(histories(by_id[each])) for each in ids},
+        )
+        return run.plan.claim.figure(run.measured, trained)
 
 
 def read(name: str) -> Evidence:
@@ -100,9 +135,10 @@ def read(name: str) -> Evidence:
                 if row.kind in TRAINED:
                     trainings.append(archive.run(row))
                 elif row.claim == name and row.kind == "claim":
-                    parts = (archive.artifact(row.run_id, part) for part in (cells.TABLE, CSV))
-                    table, csv = (part or b"" for part in parts)
-                    runs.append(RecordedRun(archive.run(row), table, csv.decode()))
+                    names = (cells.TABLE, settings_table.FILE, "figure.png")
+                    table, csv, picture = (archive.artifact(row.run_id, n) for n in names)
+                    text = (csv or b"").decode()
+                    runs.append(RecordedRun(archive.run(row), table or b"", text, picture))
     return Evidence(name, runs, trainings)
 
 

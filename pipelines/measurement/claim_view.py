@@ -1,0 +1,204 @@
+"""What is shown of a claim: rows of text, the table of its numbers, its quotations.
+
+RESULTS.md, results.html, the site, the terminal and the note of a run show parts of them. A row is
+added in `ROWS`, and stands on every card; a table names the rows that are its columns.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.measurement import claim_catalog
+from pipelines.measurement.claim import Claim
+from pipelines.measurement.claim_run.json_document import JsonDocument
+from pipelines.measurement.quotation import ACCUSED
+from pipelines.measurement.verdict import HOLDS, NOT_RUN, format_spread
+
+PROG = "python -m pipelines"
+DOCUMENTS = {  # by the letters that name a source
+    "HM": "Hardt & Ma 2016, Identity Matters in Deep Learning",
+    "R": "de Benito Delgado 2017, a review of it",
+    "B": "Bartlett 2018, slides; Bartlett, Evans & Long; Bartlett, Helmbold & Long",
+    "LY": "Li & Yuan 2017, Convergence Analysis of Two-layer Neural Networks",
+    "ours": "what no document says",
+}
+LETTERS = {"BEL": "B", "BHL": "B", "Bartlett's": "B"}
+METRIC, MEASURED, REPORTED, PROJECT = "metric", "measured: mean ± sd (n)", "reported", "the project"
+OUTCOME, RULE, INTERVAL = "verdict", "must be", "95 % interval, each end"
+
+
+@dataclass(frozen=True)
+class ClaimView:
+    """A claim and its result, by the document of `report --json`."""
+
+    document: JsonDocument
+
+    @property
+    def name(self) -> str:
+        return str(self.document["claim"])
+
+    @property
+    def claim(self) -> Claim:
+        return claim_catalog.load(self.name)
+
+    @property
+    def verdict(self) -> str:
+        return str(self.document["verdict"])
+
+    @property
+    def document_of(self) -> str:
+        """Return the letters of the first document that its source names; `ours` without one."""
+        found = re.findall(r"[\w']+", self.document["source"])
+        words = (LETTERS.get(word, word) for word in found)
+        return next((word for word in words if word in DOCUMENTS), "ours")
+
+    @property
+    def quotations(self) -> Sequence[Mapping[str, Any]]:
+        """Return the sentences of the source, each with its grade, measured or not."""
+        return list(self.document["quotations"])
+
+    @property
+    def accused(self) -> list[str]:
+        """Return `quoted: slip`, a line a grade of those quotations that do not hold."""
+        grades = dict.fromkeys(each["grade"] for each in self.quotations)
+        return [f"quoted: {grade}" for grade in grades if grade in ACCUSED]
+
+    @property
+    def yours(self) -> JsonDocument | None:
+        return self.document if self.document.get("recorded_by") == "you" else None
+
+    @property
+    def project(self) -> JsonDocument | None:
+        return self.document.get("project") if self.yours else self.shown
+
+    @property
+    def shown(self) -> JsonDocument | None:
+        return self.document if "run_id" in self.document else None
+
+    @property
+    def deciding_bound(self) -> Mapping[str, Any]:
+        """Return the first bound that does not hold, else the first, of those measured."""
+        bounds, metrics = self.document["bounds"], self.document["metrics"]
+        measured = [each for each in bounds if each["metric"] in metrics] or bounds
+        return next((b for b in measured if b["outcome"] not in ("", HOLDS)), measured[0])
+
+    def text(self, key: str) -> str:
+        """Return the text of a row; empty where nothing is to be said."""
+        return ROWS[key](self)
+
+    def rows(self, keys: Iterable[str] = ()) -> list[tuple[str, str]]:
+        """Return title and text of these rows, else of all of a card, without empty ones."""
+        return [(key, text) for key in keys or CARD if (text := self.text(key))]
+
+    def numbers(self, every: bool = True) -> list[dict[str, str]]:
+        """Return a row a number, by column, without empty columns.
+
+        Those that decide come first, then those that are reported or shown, and all others where
+        `every` one is asked for.
+        """
+        document, claim = self.document, self.claim
+        others = [*claim.reported, *claim.shown, *(document["metrics"] if every else ())]
+        bounds = {key: {} for key in others} | {b["metric"]: b for b in document["bounds"]}
+        decisive = [b["metric"] for b in document["bounds"]]
+        rows = [self._number(key, bounds[key]) for key in dict.fromkeys([*decisive, *others])]
+        used = [column for column in rows[0] if any(row[column] for row in rows)]
+        return [{column: row[column] for column in used} for row in rows]
+
+    def _number(self, key: str, bound: Mapping[str, Any]) -> dict[str, str]:
+        metric, reported = self.document["metrics"].get(key), self.document["reported"]
+        student = [metric["ci_low"], metric["ci_high"]] if metric else None
+        ends = bound["interval"] if bound else student  # a rule for every seed has none
+        project = (self.project if self.yours else None) or {"metrics": {}}
+        return {
+            METRIC: key,
+            OUTCOME: bound.get("outcome", "") or ("not judged" if bound and self.shown else ""),
+            RULE: bound.get("rule", ""),
+            MEASURED: format_spread(metric) if metric else "",
+            INTERVAL: "{:.4g} to {:.4g}".format(*ends) if ends and None not in ends else "",
+            REPORTED: f"{reported[key]:g}" if key in reported else "",
+            PROJECT: format_spread(project["metrics"][key]) if key in project["metrics"] else "",
+        }
+
+
+def describe_result(view: ClaimView, document: JsonDocument | None) -> str:
+    """Return `holds at cpu scale: ratio 0.24 ± 0.003 (n = 5)`; `not run`."""
+    if document is None:
+        return NOT_RUN
+    return f"{document['verdict']} at {document['scale']} scale: {describe_metrics(view, document)}"
+
+
+def describe_metrics(view: ClaimView, document: JsonDocument) -> str:
+    """Return the metrics that decide a claim, then those reported and shown, as mean ± sd (n)."""
+    metrics = document["metrics"]
+    keys = dict.fromkeys(number[METRIC] for number in view.numbers(every=False))
+    return "; ".join(f"{key} {format_spread(metrics[key])}" for key in keys if key in metrics)
+
+
+def describe_deciding(view: ClaimView) -> str:
+    """Return `ratio 1.004 ± 0.0029 (n = 5), >= 1 for every seed`; unmeasured, the bound alone."""
+    bound, metrics = view.deciding_bound, view.document["metrics"]
+    measured = metrics.get(bound["metric"])
+    return f"{bound['metric']} {f'{format_spread(measured)}, ' if measured else ''}{bound['rule']}"
+
+
+def describe_cost(view: ClaimView) -> str:
+    """Return what its run took; without one, what it costs at each scale that is judged."""
+    if view.shown:
+        return f"{view.document['wall_s']:.0f} s"
+    claim = view.claim
+    costs = {s: cost for s, cost in claim.costs.items() if s not in claim.unjudged_scales}
+    stated = "; ".join(f"{scale} {cost}" for scale, cost in costs.items())
+    return "; ".join(filter(None, (stated, claim.price)))
+
+
+def repeat_command(view: ClaimView) -> str:
+    """Return the command that measures it again, or for the first time."""
+    document = view.document
+    if view.shown:
+        how = f"--scale {document['scale']} --seeds {document['seeds']} --force"
+        return f"{PROG} run {view.name} {how}"
+    return f"{PROG} run {view.name}" + " --scale paper" * ("paper" in view.claim.scales)
+
+
+def _get(key: str) -> Callable[[ClaimView], str]:
+    return lambda view: str(view.document.get(key, ""))
+
+
+ROWS: dict[str, Callable[[ClaimView], str]] = {  # what can be shown, by title
+    "claim": _get("claim"),
+    "verdict": _get("verdict"),
+    "scale": _get("scale"),
+    "says": _get("says"),
+    "as printed": _get("as_printed"),
+    "decided first by": describe_deciding,
+    "recorded by the project": lambda view: describe_result(view, view.project),
+    "yours": lambda view: describe_result(view, view.yours),
+    "measured": lambda view: describe_metrics(view, view.document),
+    "source": _get("source"),
+    "yours and the project's": _get("agreement"),
+    "decided by": lambda view: "; ".join(map(str, view.claim.decided_by)),
+    "reported": lambda view: "; ".join(f"{k} {v:g}" for k, v in view.document["reported"].items()),
+    "floor reached": _get("floor"),
+    "cost": describe_cost,
+    "commit": _get("commit"),
+    "run": lambda view: view.document.get("run_id", "")[:8],
+    "repeat it": repeat_command,
+}
+CARD = tuple([*ROWS][[*ROWS].index("source") :])  # those before stand at the head of a card
+CODE = ("commit", "run", "repeat it")  # shown as code
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table of Markdown; none without rows."""
+    escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    lines = [f"| {' | '.join(row)} |" for row in (head, *escaped)]
+    return [lines[0], f"|{'---|' * len(head)}", *lines[1:]] if escaped else []
+
+
+def group_by_document(views: Iterable[ClaimView]) -> list[tuple[str, list[ClaimView]]]:
+    """Return claims by the title of their document, ours last; those not run at the end."""
+    groups: dict[str, list[ClaimView]] = {letters: [] for letters in DOCUMENTS}
+    for view in sorted(views, key=lambda view: view.shown is None):
+        groups[view.document_of].append(view)
+    return [(f"{key}: {DOCUMENTS[key]}", group) for key, group in groups.items() if group]
