@@ -35,7 +35,7 @@ board: dict[str, scoreboard.Entry] = {}
 def on_files(files: Files, config: MkDocsConfig) -> None:
     """Add the claims' pages, to the navigation too, their figures, and Plotly's script."""
     for name in claim_catalog.names():
-        board[name] = scoreboard.Entry(name, scoreboard.project_result(name))
+        board[name] = scoreboard.project_entry(name)
         figure = _figure(name)
         if figure:
             files.append(File.generated(config, figure, abs_src_path=str(ROOT / figure)))

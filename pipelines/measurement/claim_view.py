@@ -121,18 +121,17 @@ class ClaimView:
         }
 
 
-def describe_result(view: ClaimView, document: JsonDocument | None) -> str:
+def describe_result(document: JsonDocument | None) -> str:
     """Return `holds at cpu scale: ratio 0.24 ± 0.003 (n = 5)`; `not run`."""
     if document is None:
         return NOT_RUN
-    return f"{document['verdict']} at {document['scale']} scale: {describe_metrics(view, document)}"
+    return f"{document['verdict']} at {document['scale']} scale: {describe_metrics(document)}"
 
 
-def describe_metrics(view: ClaimView, document: JsonDocument) -> str:
+def describe_metrics(document: JsonDocument) -> str:
     """Return the metrics that decide a claim, then those reported and shown, as mean ± sd (n)."""
-    metrics = document["metrics"]
-    keys = dict.fromkeys(number[METRIC] for number in view.numbers(every=False))
-    return "; ".join(f"{key} {format_spread(metrics[key])}" for key in keys if key in metrics)
+    shown = (number for number in ClaimView(document).numbers(every=False) if MEASURED in number)
+    return "; ".join(f"{each[METRIC]} {each[MEASURED]}" for each in shown if each[MEASURED])
 
 
 def describe_deciding(view: ClaimView) -> str:
@@ -172,9 +171,9 @@ ROWS: dict[str, Callable[[ClaimView], str]] = {  # what can be shown, by title
     "says": _get("says"),
     "as printed": _get("as_printed"),
     "decided first by": describe_deciding,
-    "recorded by the project": lambda view: describe_result(view, view.project),
-    "yours": lambda view: describe_result(view, view.yours),
-    "measured": lambda view: describe_metrics(view, view.document),
+    "recorded by the project": lambda view: describe_result(view.project),
+    "yours": lambda view: describe_result(view.yours),
+    "measured": lambda view: describe_metrics(view.document),
     "source": _get("source"),
     "yours and the project's": _get("agreement"),
     "decided by": lambda view: "; ".join(map(str, view.claim.decided_by)),

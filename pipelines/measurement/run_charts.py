@@ -73,9 +73,9 @@ def spread(length: int, most: int) -> list[int]:
     return [round(place) for place in np.linspace(0, length - 1, min(length, most)).tolist()]
 
 
-def thin(steps: Array, values: Array) -> Curve:
-    """Return at most MOST_POINTS points of a curve, the first and the last among them."""
-    places = spread(len(steps), MOST_POINTS)
+def thin(steps: Array, values: Array, most: int = MOST_POINTS) -> Curve:
+    """Return at most so many points of a curve, the first and the last among them."""
+    places = spread(len(steps), most)
     return steps[places], values[places]
 
 

@@ -8,18 +8,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pipelines.measurement import claim_catalog
+from pipelines.measurement.plan import MeasurementPlan
 from pipelines.results import _claim_charts, web_page
 from pipelines.results.evidence.check import count_other_code
-from pipelines.results.scoreboard import Entry, Result
+from pipelines.results.evidence.recorded import RecordedRun
+from pipelines.results.scoreboard import Entry
 
 
-def charts(result: Result) -> Iterator[Mapping[str, Any]]:
+def charts(run: RecordedRun, plan: MeasurementPlan) -> Iterator[Mapping[str, Any]]:
     """Yield the charts that the claim names, then the learning curves of what it trained."""
-    if not (result.evidence and result.recorded and result.plan):
-        return
-    plan, documents = result.plan, result.evidence.trainings_of(result.recorded)
-    groups = _claim_charts.cell_groups(result.recorded.measured)
-    trainings = [each for each in documents if each.tags["kind"] == "training"]
+    groups = _claim_charts.cell_groups(run.measured)
+    trainings = [each for each in run.trainings if each.tags["kind"] == "training"]
     arms = _claim_charts.training_groups(trainings, plan.arm_names)
     axis = plan.claim.inner or _claim_charts.STEP
     wanted = [(groups, metrics, axis) for metrics in plan.claim.charts]
@@ -29,17 +28,17 @@ def charts(result: Result) -> Iterator[Mapping[str, Any]]:
 
 def write_page(entry: Entry, figure: str) -> str:
     """Return the page of a claim; `figure` is an address, empty for no figure."""
-    recorded = entry.project.recorded if entry.project else None
+    run = entry.project.recorded if entry.project else None
     return web_page.render(
         "claim_page.md",
         name=entry.name,
         claim=claim_catalog.load(entry.name),
         view=entry.view,
-        other_code=count_other_code(recorded) if recorded else 0,
-        cells=len(recorded.measured) if recorded else 0,
+        other_code=count_other_code(run) if run else 0,
+        cells=len(run.measured) if run else 0,
         charts=[  # as JSON that can stand in a page of HTML
             (chart, json.dumps(chart, separators=(",", ":")).replace("<", "\\u003c"))
-            for chart in (charts(entry.project) if entry.project else ())
+            for chart in (charts(run, run.plan) if run and run.plan else ())
         ],
         figure=figure,
         card=web_page.card_html(entry.name),

@@ -19,11 +19,11 @@ from pipelines.errors import UserError, disk_error
 from pipelines.measurement import cells, claim, claim_catalog
 from pipelines.measurement.claim_run import json_document, trainings
 from pipelines.measurement.claim_view import ClaimView
-from pipelines.measurement.plan import MeasurementPlan, stated_plan_of
+from pipelines.measurement.plan import stated_plan_of
 from pipelines.recipes.catalog import SCALES
 from pipelines.results import counts, markdown, published, regressions, web_page
 from pipelines.results.evidence import recorded
-from pipelines.results.evidence.recorded import Evidence, RecordedRun
+from pipelines.results.evidence.recorded import RecordedRun
 from pipelines.results.published import FILE
 from pipelines.runtime.provenance import ROOT
 from pipelines.tracking import history, store, tracked_run
@@ -37,9 +37,8 @@ class Result:
 
     run: history.Row
     judgement: dict[str, Any]
-    evidence: Evidence | None = None
-    """The bundles that hold it; None of a run in MLflow."""
     recorded: RecordedRun | None = None
+    """The same in the bundles of the evidence; None of a run in MLflow."""
 
     @property
     def verdict(self) -> str:
@@ -49,48 +48,29 @@ class Result:
     def scale(self) -> str:
         return self.run.tags["scale"]
 
-    @cached_property
-    def plan(self) -> MeasurementPlan | None:
-        """Return its plan; None where the claim states other settings today."""
-        return self.recorded.plan if self.recorded else stated_plan_of(self.run)
-
-    @property
-    def judged_row(self) -> history.Row:
-        """Return the run with its judgement by the rules of today, not those of its day."""
-        return replace(self.run, tags={**self.run.tags, **claim.tags_of(self.judgement)})
-
     def document(self) -> dict[str, Any]:
-        """Return the claim as `run --json` prints it."""
-        return json_document.claim_document(self.run) | self.judgement
-
-    def devices(self) -> list[str]:
-        """Return what its networks were trained on: `1 H100`."""
-        if self.evidence and self.recorded:
-            tags = [each.tags for each in self.evidence.trainings_of(self.recorded)]
-        else:
-            tags = [row.tags for row in trainings.of_run(self.run.id)]
-        return sorted({each["device"].partition(",")[0] for each in tags if "device" in each})
+        """Return the claim as `run --json` prints it, of networks with what they trained on."""
+        document = json_document.claim_document(self.run) | self.judgement
+        if claim_catalog.load(self.run.tags["claim"]).recipes is None:
+            return document
+        trained = self.recorded.trainings if self.recorded else trainings.of_run(self.run.id)
+        devices = {each.tags["device"] for each in trained if "device" in each.tags}
+        return document | {"devices": sorted({each.partition(",")[0] for each in devices})}
 
     def picture(self) -> bytes | None:
         """Return its figure as PNG.
 
         Networks take too long to be trained again for a better figure: theirs is drawn anew.
         """
-        plan = self.plan
-        drawn = None
-        if plan and plan.claim.recipes and self.evidence and self.recorded:
-            drawn = self.evidence.draw(self.recorded)
-        elif plan and plan.claim.recipes and (measured := cells.read_plan(plan, self.run.id)):
-            drawn = plan.draw(measured, self.run.id)
-        if drawn is None:
-            return (
-                self.recorded.picture
-                if self.recorded
-                else store.artifact(self.run.id, "figure.png")
-            )
-        picture = io.BytesIO()
-        drawn.savefig(picture, **tracked_run.FIGURE_STYLE)
-        return picture.getvalue()
+        plan, recorded = stated_plan_of(self.run), self.recorded
+        if plan and plan.claim.recipes:
+            measured = recorded.measured if recorded else cells.read_plan(plan, self.run.id)
+            if measured:
+                drawn = recorded.draw(plan) if recorded else plan.draw(measured, self.run.id)
+                picture = io.BytesIO()
+                drawn.savefig(picture, **tracked_run.FIGURE_STYLE)
+                return picture.getvalue()
+        return recorded.picture if recorded else store.artifact(self.run.id, "figure.png")
 
 
 @dataclass(frozen=True)
@@ -100,6 +80,8 @@ class Entry:
     name: str
     project: Result | None = None
     yours: Result | None = None
+    begun: Result | None = None
+    """The project's run of trained networks that lacks seeds, at a larger scale than decided."""
 
     @property
     def shown(self) -> Result | None:
@@ -123,9 +105,11 @@ class Entry:
         shown = self.shown.document() if self.shown else json_document.stated_document(self.name)
         document = {**shown, "recorded_by": owner, "project": project}
         if self.project and self.yours:
-            document["agreement"] = regressions.agreement(
-                self.project.judged_row, self.yours.judged_row
-            )
+            rows = [
+                replace(each.run, tags={**each.run.tags, **claim.tags_of(each.judgement)})
+                for each in (self.project, self.yours)
+            ]
+            document["agreement"] = regressions.agreement(*rows)
         return document
 
 
@@ -135,32 +119,22 @@ def entries(name: str | None = None) -> list[Entry]:
     judged = json_document.judgements([*rows.values()])
     yours = {key: Result(row, judged[row.id]) for key, row in rows.items()}
     names = [name] if name else claim_catalog.names()
-    return [Entry(each, project_result(each), yours.get(each)) for each in names]
+    return [replace(project_entry(each), yours=yours.get(each)) for each in names]
 
 
-def project_result(name: str) -> Result | None:
+def project_entry(name: str) -> Entry:
     """Return what the evidence holds of a claim at its largest scale, every byte of it checked."""
     evidence = recorded.read(name)
-    return _recorded_result(evidence, evidence.deciding)
-
-
-def _recorded_result(evidence: Evidence, run: RecordedRun | None) -> Result | None:
-    if run is None or run.plan is None:
-        return None
-    judgement = json_document.judge(run.plan.claim, run.seed_values, run.plan.scale)
-    return Result(run.row, judgement, evidence, run)
-
-
-def unfinished(board: Sequence[Entry]) -> Iterator[Result]:
-    """Yield the project's trained networks that lack seeds, at larger scales than on the board."""
-    for entry in board:
-        stated = claim_catalog.load(entry.name)
-        if stated.recipes is None:
-            continue
-        evidence = (entry.project and entry.project.evidence) or recorded.read(entry.name)
-        if begun := _recorded_result(evidence, evidence.begun):
-            verdict = f"none yet: {begun.run.tags['seeds']} of {stated.seeds} seeds"
-            yield replace(begun, judgement=begun.judgement | {"verdict": verdict})
+    project, begun = (
+        Result(run.row, json_document.judge(run.plan.claim, run.seed_values, run.plan.scale), run)
+        if run and run.plan
+        else None
+        for run in (evidence.deciding, evidence.begun)
+    )
+    if begun:
+        seeds = f"{begun.run.tags['seeds']} of {claim_catalog.load(name).seeds} seeds"
+        begun.judgement["verdict"] = f"none yet: {seeds}"
+    return Entry(name, project, begun=begun)
 
 
 def own_results(**tags: str) -> dict[str, history.Row]:
@@ -168,14 +142,18 @@ def own_results(**tags: str) -> dict[str, history.Row]:
 
     Of several the newest at the largest scale.
     """
-    rows = [row for row in history.rows(kind="claim", **tags) if is_stated(row)]
+    rows = [
+        row
+        for row in history.rows(kind="claim", **tags)
+        if (plan := stated_plan_of(row)) and plan.is_as_stated
+    ]
     rows.sort(key=lambda row: SCALES.index(row.tags["scale"]), reverse=True)
     return {row.tags["claim"]: row for row in reversed(rows)}
 
 
 def imported_result(name: str) -> history.Row | None:
     """Return the project's result as this store has imported it."""
-    project = project_result(name)
+    project = project_entry(name).project
     rows = history.rows_with_evidence(kind="claim", claim=name) if project else []
     return next((row for row in rows if project and row.origin == project.run.id), None)
 
@@ -184,15 +162,7 @@ def entry_of_run(document: Mapping[str, Any]) -> Entry:
     """Return the entry of a run that was just shown or measured, beside the project's."""
     row, name = history.row(document["run_id"]), str(document["claim"])
     result = Result(row, {key: document[key] for key in JUDGEMENT})
-    if row.is_project:
-        return Entry(name, project=result)
-    return Entry(name, project_result(name), result)
-
-
-def is_stated(row: history.Row) -> bool:
-    """Return whether a run has the settings and seeds that its claim states today."""
-    plan = stated_plan_of(row)
-    return plan is not None and plan.is_as_stated
+    return Entry(name, result) if row.is_project else replace(project_entry(name), yours=result)
 
 
 def latest_studies() -> list[history.Row]:
@@ -216,10 +186,10 @@ def write(folder: Path | None = None) -> dict[str, Any]:
         ]
         document = {**results_document(board), "studies": studies}
         links = {entry.name: f"results.html#{entry.name}" for entry in board}
-        _write_results(document, links, folder)
-        page = web_page.render_page(document, figures)
-        (folder / "results.html").write_text(page)
-    return {**document, **_written(folder), "page": str(folder / "results.html")}
+        written = _write_results(document, links, folder)
+        page = folder / "results.html"
+        page.write_text(web_page.render_page(document, figures))
+    return document | written | {"page": str(page)}
 
 
 def publish(folder: Path | None = None) -> dict[str, Any]:
@@ -229,7 +199,7 @@ def publish(folder: Path | None = None) -> dict[str, Any]:
     there is no evidence.
     """
     folder = folder or ROOT
-    board = [Entry(name, project_result(name)) for name in claim_catalog.names()]
+    board = [project_entry(name) for name in claim_catalog.names()]
     if not any(entry.project for entry in board):
         raise UserError(
             "RESULTS.md is published from the project's evidence. Received: a folder of bundles "
@@ -240,35 +210,28 @@ def publish(folder: Path | None = None) -> dict[str, Any]:
         document = results_document(board)
         for each in document["claims"]:
             del each["project"]  # which is the same
-        _write_results(document, markdown.card_links(), folder)
+        written = _write_results(document, markdown.card_links(), folder)
         for page in filter(Path.is_file, (folder / name for name in counts.PAGES)):
             counted = counts.of_claims(map(ClaimView, document["claims"]))
             page.write_text(counted.replace_block(page.read_text()))
-    return {**document, **_written(folder)}
+    return document | written
 
 
 def results_document(board: Sequence[Entry]) -> dict[str, Any]:
     """Return what results.json holds: every claim, and trained networks that lack seeds."""
-    trained = {entry.name: entry.shown for entry in board if claim_catalog.load(entry.name).recipes}
-    return {
-        "claims": [
-            entry.document() | ({"devices": shown.devices()} if shown else {})
-            for entry in board
-            for shown in [trained.get(entry.name)]
-        ],
-        "unfinished": [each.document() | {"devices": each.devices()} for each in unfinished(board)],
-    }
+    begun = [entry.begun.document() for entry in board if entry.begun]
+    return {"claims": [entry.document() for entry in board], "unfinished": begun}
 
 
-def _write_results(document: Mapping[str, Any], links: Mapping[str, str], folder: Path) -> None:
+def _write_results(
+    document: Mapping[str, Any], links: Mapping[str, str], folder: Path
+) -> dict[str, str]:
+    """Write results.json, and of it RESULTS.md; return where they are."""
+    file, page = folder / FILE, folder / "RESULTS.md"
     plain = to_jsonable_python(document, inf_nan_mode="null", fallback=str)
-    text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
-    (folder / FILE).write_text(f"{text}\n")
-    (folder / "RESULTS.md").write_text(markdown.results(published.read(folder / FILE), links))
-
-
-def _written(folder: Path) -> dict[str, str]:
-    return {"results": str(folder / "RESULTS.md"), "document": str(folder / FILE)}
+    file.write_text(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    page.write_text(markdown.results(published.read(file), links))
+    return {"results": str(page), "document": str(file)}
 
 
 @contextmanager

@@ -68,7 +68,7 @@ def test_a_page_with_other_counts_is_found(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(claim_catalog, "names", lambda: [name])
     results = tmp_path / "results.json"
     results.write_text((ROOT / "results.json").read_text())
-    entry = scoreboard.Entry(name, scoreboard.project_result(name))
+    entry = scoreboard.project_entry(name)
     right = counts.of_claims([entry.view]).replace_block(f"{counts.START}{counts.END}")
     (tmp_path / "README.md").write_text(right)
     assert not check_evidence(results)["problems"]

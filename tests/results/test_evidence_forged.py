@@ -119,7 +119,7 @@ def recorded(name: str) -> list[derive.RecordedCell]:
     """Return the cells of a claim in the evidence."""
     evidence = recorded_evidence.read(name)
     assert evidence.deciding
-    return evidence.cells(evidence.deciding)
+    return evidence.deciding.cells
 
 
 def problems(name: str) -> list[str]:

@@ -57,14 +57,14 @@ def test_trained_networks_whose_seeds_lack_are_shown_without_a_verdict(digits: P
     bundles.add([TRAINED])
     board = scoreboard.entries()
     assert [entry.verdict for entry in board if entry.name == TRAINED] == ["not run"]
-    [begun] = scoreboard.unfinished(board)
+    [begun] = [entry.begun for entry in board if entry.begun]
     assert (begun.run.tags["claim"], begun.verdict) == (TRAINED, "none yet: 1 of 2 seeds")
     lines = markdown.trained_networks(scoreboard.results_document(board))
     assert " s on 1 CPU | " in lines[-1] and "none yet" in lines[-1]
     queue.work([TRAINED])
     board = scoreboard.entries()
     assert any(entry.name == TRAINED and entry.project for entry in board)
-    assert list(scoreboard.unfinished(board)) == []
+    assert not any(entry.begun for entry in board)
 
 
 def test_what_is_done_of_a_claim_is_not_asked_for_again(digits: Path) -> None:

@@ -32,22 +32,19 @@ def hooks() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def result() -> scoreboard.Result:
-    found = scoreboard.project_result(NAME)
-    assert found
-    return found
+def entry() -> scoreboard.Entry:
+    return scoreboard.project_entry(NAME)
 
 
-def write(name: str, result: scoreboard.Result | None = None) -> str:
-    entry = scoreboard.Entry(name, result or scoreboard.project_result(name))
-    return claim_pages.write_page(entry, "figure.png")
+def write(name: str) -> str:
+    return claim_pages.write_page(scoreboard.project_entry(name), "figure.png")
 
 
-def test_the_site_says_what_is_published(result: scoreboard.Result) -> None:
+def test_the_site_says_what_is_published(entry: scoreboard.Entry) -> None:
     published = read_claims()[NAME]
-    document = scoreboard.Entry(NAME, result).document()
+    document = entry.document()
     assert {key: document[key] for key in published} == published
-    page = write(NAME, result)
+    page = write(NAME)
     assert f'<b class="holds">{published["verdict"]}</b>' in page
     assert f"python -m pipelines run {NAME} --scale cpu --seeds 5 --force" in page
     for bound in claim_catalog.load(NAME).decided_by:
@@ -62,14 +59,12 @@ def test_a_page_shows_the_newest_of_runs_that_are_alike(monkeypatch: pytest.Monk
     for runs in ([older, newest], [newest, older]):
         found = replace(evidence, runs=runs)
         monkeypatch.setattr(recorded, "read", lambda _, found=found: found)
-        result = scoreboard.project_result(NAME)
+        result = scoreboard.project_entry(NAME).project
         assert result and result.run.id == newest.document.run_id
 
 
-def test_no_bound_has_a_verdict_where_nothing_is_judged(
-    result: scoreboard.Result, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert "<td>holds</td>" in write(NAME, result)
+def test_no_bound_has_a_verdict_where_nothing_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "<td>holds</td>" in write(NAME)
     unjudged = replace(claim_catalog.load(NAME), unjudged_scales=("cpu",))
     monkeypatch.setattr(claim_catalog, "load", lambda name: unjudged)
     page = write(NAME)
@@ -85,8 +80,8 @@ def test_a_page_shows_the_interval_that_decides() -> None:
     assert f"<td>{0.05**0.2:.4g} to 1</td>" in line  # all of five seeds, by the exact binomial
 
 
-def test_curves_are_thin_and_name_their_settings(result: scoreboard.Result) -> None:
-    charts = re.findall(r'<script type="application/json">(.*?)</script>', write(NAME, result))
+def test_curves_are_thin_and_name_their_settings(entry: scoreboard.Entry) -> None:
+    charts = re.findall(r'<script type="application/json">(.*?)</script>', write(NAME))
     assert len(charts) == len(claim_catalog.load(NAME).charts)
     for chart in map(json.loads, charts):
         assert chart["settings"] <= 10 < chart["all_settings"]

@@ -1,6 +1,5 @@
 """The note of a claim's run in MLflow: its verdict, its numbers, how to repeat it, its table."""
 
-import itertools
 import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -42,28 +41,21 @@ def write(
     stated = json_document.stated_document(plan.name)
     view = ClaimView({**stated, **judgement, "scale": plan.scale})
     command = repeat_command(plan)
+    links = run_charts.links(plan.name, run_id, table, metrics)
+    head, *body = settings_table.summarize(table)
     parts = [
         f"**{view.verdict}** at {plan.scale} scale: {decisive_numbers(plan, values)}",
         f"**{plan.claim.says}** ({plan.claim.source})",
         *(f"{title.capitalize()}: {text}" for title, text in view.rows(ROWS)),
-        *(
-            f"[{title}]({link})"
-            for title, link in run_charts.links(plan.name, run_id, table, metrics).items()
-        ),
+        *(f"[{title}]({link})" for title, link in links.items()),
         f"![figure](get-artifact?path={FIGURE}.png&run_uuid={run_id})" * (plan.kind == "claim"),
-        f"Repeat: `{command}`"
-        if len(command) < MAX_CHARS // 4
-        else f"Settings: {settings_table.FILE}.",
+        f"Repeat: `{command}`" * (len(command) < MAX_CHARS // 4),
+        claim_catalog.card(plan.name),
+        f"All settings: {settings_table.FILE}",
+        "\n".join(markdown_table(head, body)),
     ]
-    parts = [part for part in parts if part]
-    after = [f"The other settings are in {settings_table.FILE}.", claim_catalog.card(plan.name)]
-    head, *body = settings_table.summarize(table)
-    lines = markdown_table(head, body)
-    room = MAX_CHARS - sum(len(part) + 2 for part in (*parts, *after))
-    used = itertools.accumulate(len(line) + 1 for line in lines)
-    fitting = sum(1 for chars in used if chars <= room)
-    rest = after if fitting < len(lines) else after[1:]
-    return "\n\n".join([*parts, "\n".join(lines[:fitting]), *rest])
+    text = "\n\n".join(part for part in parts if part)
+    return text if len(text) <= MAX_CHARS else text[:MAX_CHARS].rpartition("\n")[0]
 
 
 def decisive_numbers(plan: MeasurementPlan, values: Mapping[str, Sequence[float]]) -> str:

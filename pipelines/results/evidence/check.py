@@ -48,7 +48,7 @@ def check_evidence(
         evidence = recorded.read(name)
         for run in evidence.by_scale.values():
             problems += [f"{name}: {problem}" for problem in _check_run(run)]
-            problems += [problem for cell in evidence.cells(run) for problem in cell.check()]
+            problems += [problem for cell in run.cells for problem in cell.check()]
         deciding = evidence.deciding
         if deciding and (document := _derive(deciding)):
             derived[name] = document
@@ -57,7 +57,7 @@ def check_evidence(
             claims.append(about | {key: ClaimView(document).text(key) for key in SHOWN})
         compared = _compare(derived.get(name), stated.get(name))
         problems += [f"{name}: {problem}" for problem in compared]
-        cells = evidence.cells(deciding) if deciding else []
+        cells = deciding.cells if deciding else []
         pool += [[cell for cell in cells if again and is_measurable(cell, 60 * minutes / again)]]
     problems += _find_outdated(derived, results)
     drawn = draw(pool, again, seed)

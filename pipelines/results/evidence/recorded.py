@@ -3,7 +3,7 @@
 All of it is read from the files, every byte of which is checked; no database is needed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,8 +31,10 @@ class RecordedRun:
     """Its cells."""
     csv: str
     """The same for a reader."""
-    picture: bytes | None = None
+    picture: bytes | None
     """Its figure as PNG."""
+    every_training: list[Document]
+    """All that the bundles hold of the claim."""
 
     @cached_property
     def row(self) -> history.Row:
@@ -61,6 +63,38 @@ class RecordedRun:
         plan = self.plan
         return sweep.values_by_metric(sweep.metrics_by_seed(plan, self.measured)) if plan else {}
 
+    @property
+    def trainings(self) -> list[Document]:
+        """Return the trainings that its cells follow from."""
+        trained = {key for m in self.measured for key in m.trained}
+        return [d for d in self.every_training if d.tags.get("fingerprint") in trained]
+
+    @property
+    def own_ids(self) -> set[str]:
+        """Return the ids of the trainings below it, and of those that it names."""
+        below = {d.run_id for d in self.every_training if d.tags.get(store.PARENT) == self.row.id}
+        return below | {*store.reused_ids(self.document.tags)}
+
+    @property
+    def cells(self) -> list[RecordedCell]:
+        """Return the cells of today's plan, each with what finds its trainings."""
+        find, own = trained_among(self.every_training), self.own_ids
+        return [RecordedCell(self.plan, m, find, own) for m in self.measured if self.plan]
+
+    def draw(self, plan: MeasurementPlan) -> Any:
+        """Return the figure of its plan anew, with the learning curves of trained networks."""
+        if not isinstance(plan.claim, Experiment):
+            return plan.claim.figure(self.measured)
+        own = self.own_ids
+        by_id = {d.run_id: d for d in self.every_training if d.run_id in own}
+        rows = [row_of(d) for d in by_id.values() if d.tags["kind"] == "training"]
+
+        def read_curves(ids: Sequence[str]) -> dict[str, history.Table]:
+            return {each: history.table(histories(by_id[each])) for each in ids}
+
+        trained = trainings_by_cell(plan, self.measured, rows, read_curves)
+        return plan.claim.figure(self.measured, trained)
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -68,7 +102,6 @@ class Evidence:
 
     name: str
     runs: list[RecordedRun]
-    trainings: list[Document]
 
     @cached_property
     def by_scale(self) -> dict[str, RecordedRun]:
@@ -89,40 +122,11 @@ class Evidence:
         lacking = {
             (SCALES.index(plan.scale), plan.seeds, run.row.start_ms): run
             for run in self.runs
-            if (plan := run.plan) and not plan.first_seed and not plan.is_as_stated
+            if (plan := run.plan) and plan.claim.recipes and not plan.first_seed
+            if not plan.is_as_stated
             if SCALES.index(plan.scale) > decided
         }
         return lacking[max(lacking)] if lacking else None
-
-    def trainings_of(self, run: RecordedRun) -> list[Document]:
-        """Return the trainings that the cells of a run follow from."""
-        trained = {key for m in run.measured for key in m.trained}
-        return [d for d in self.trainings if d.tags.get("fingerprint") in trained]
-
-    def cells(self, run: RecordedRun) -> list[RecordedCell]:
-        """Return the cells of a run of today's plan, each with what finds its trainings."""
-        find, own = trained_among(self.trainings), self._own_ids(run)
-        return [RecordedCell(run.plan, m, find, own) for m in run.measured if run.plan]
-
-    def _own_ids(self, run: RecordedRun) -> set[str]:
-        """Return the ids of the trainings below a run, and of those that it names."""
-        below = {d.run_id for d in self.trainings if d.tags.get(store.PARENT) == run.row.id}
-        return below | {*store.reused_ids(run.document.tags)}
-
-    def draw(self, run: RecordedRun) -> Any:
-        """Return the figure of trained networks anew; None where the run has no plan today."""
-        if run.plan is None or not isinstance(run.plan.claim, Experiment):
-            return None
-        own = self._own_ids(run)
-        by_id = {d.run_id: d for d in self.trainings if d.run_id in own}
-        rows = [row_of(d) for d in by_id.values() if d.tags["kind"] == "training"]
-        trained = trainings_by_cell(
-            run.plan,
-            run.measured,
-            rows,
-            lambda ids: {each: history.table(histories(by_id[each])) for each in ids},
-        )
-        return run.plan.claim.figure(run.measured, trained)
 
 
 def read(name: str) -> Evidence:
@@ -138,8 +142,9 @@ def read(name: str) -> Evidence:
                     names = (cells.TABLE, settings_table.FILE, "figure.png")
                     table, csv, picture = (archive.artifact(row.run_id, n) for n in names)
                     text = (csv or b"").decode()
-                    runs.append(RecordedRun(archive.run(row), table or b"", text, picture))
-    return Evidence(name, runs, trainings)
+                    run = archive.run(row)
+                    runs.append(RecordedRun(run, table or b"", text, picture, trainings))
+    return Evidence(name, runs)
 
 
 def trained_among(runs: Iterable[Document]) -> Trained:
