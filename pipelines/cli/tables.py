@@ -8,13 +8,14 @@ from pipelines.measurement import claim_catalog, run_charts
 from pipelines.measurement.claim_run import settings_table
 from pipelines.measurement.claim_view import INTERVAL, OUTCOME, ClaimView
 from pipelines.measurement.quotation import SEPARATOR
-from pipelines.measurement.verdict import AFFIRMED, DENIED, NOT_RUN, SMALLER_SCALE, format_spread
+from pipelines.measurement.verdict import AFFIRMED, DENIED, SMALLER_SCALE
 from pipelines.recipes import catalog
 from pipelines.results import scoreboard
 from pipelines.runtime.durations import format_duration
 from pipelines.runtime.plain_table import plain_table
 from pipelines.tracking import history, mlflow_ui
 
+SCOREBOARD = ("claim", "decided first by", "recorded by the project", "yours")
 MAX_ROWS = 20  # of a sweep
 COLOURS = {**dict.fromkeys(AFFIRMED, "green"), **dict.fromkeys(DENIED, "red")}
 SERVED = "while `python -m pipelines ui` runs:"
@@ -25,28 +26,16 @@ def show_scoreboard(documents: Iterable[Mapping[str, Any]]) -> None:
     """Print the scoreboard: what the project recorded of each claim, and you."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table()
-    for column in ("claim", "decided first by", "recorded by the project", "yours"):
+    for column in SCOREBOARD:
         table.add_column(column, overflow="fold")
     for view in map(ClaimView, documents):
-        bound = view.deciding_bound
-        cells = [_format_result(each, bound["metric"]) for each in (view.project, view.yours)]
-        agreement = "\n".join(filter(None, (cells[1], view.document.get("agreement", ""))))
-        table.add_row(view.name, f"{bound['metric']}\n{bound['rule']}", cells[0], agreement)
+        colour = COLOURS.get(view.verdict, "yellow")
+        first, second, *results = (view.text(key) for key in SCOREBOARD)
+        table.add_row(first, second, *(Text(text, colour) for text in results))
     Console().print(table)
-
-
-def _format_result(document: Mapping[str, Any] | None, metric: str) -> str:
-    """Return verdict, scale, the metric, quoted sentences that do not hold, and the cost."""
-    if document is None:
-        return f"[yellow]{NOT_RUN}[/]"
-    verdict = document["verdict"]
-    colour, metrics = COLOURS.get(verdict, "yellow"), document["metrics"]
-    number = format_spread(metrics[metric]) if metric in metrics else "not judged"
-    cost = format_duration(document["wall_s"])
-    first = f"[{colour}]{verdict}[/] at {document['scale']}"
-    return "\n".join([first, number, *ClaimView(document).accused, cost])
 
 
 def reason_not_measured(document: Mapping[str, Any]) -> str:

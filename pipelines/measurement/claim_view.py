@@ -13,7 +13,8 @@ from pipelines.measurement import claim_catalog
 from pipelines.measurement.claim import Claim
 from pipelines.measurement.claim_run.json_document import JsonDocument
 from pipelines.measurement.quotation import ACCUSED
-from pipelines.measurement.verdict import HOLDS, NOT_RUN, format_spread
+from pipelines.measurement.verdict import HOLDS, NOT_RUN, format_mean, format_spread
+from pipelines.runtime.durations import format_duration
 
 PROG = "python -m pipelines"
 DOCUMENTS = {  # by the letters that name a source
@@ -24,6 +25,7 @@ DOCUMENTS = {  # by the letters that name a source
     "ours": "what no document says",
 }
 LETTERS = {"BEL": "B", "BHL": "B", "Bartlett's": "B"}
+TEST_ERROR = re.compile(r"(?:(\w+)_)?test_error_pct")
 METRIC, MEASURED, REPORTED, PROJECT = "metric", "measured: mean ± sd (n)", "reported", "the project"
 OUTCOME, RULE, INTERVAL = "verdict", "must be", "95 % interval, each end"
 
@@ -122,16 +124,23 @@ class ClaimView:
 
 
 def describe_result(document: JsonDocument | None) -> str:
-    """Return `holds at cpu scale: ratio 0.24 ± 0.003 (n = 5)`; `not run`."""
+    """Return `holds at cpu scale`, one number that decides, quotations that do not hold, its time.
+
+    Without a result `not run`.
+    """
     if document is None:
         return NOT_RUN
-    return f"{document['verdict']} at {document['scale']} scale: {describe_metrics(document)}"
+    view = ClaimView(document)
+    number = document["metrics"].get(view.deciding_bound["metric"])
+    said = format_spread(number) if number else "not judged"
+    head = f"{view.verdict} at {document['scale']} scale"
+    return "\n".join([head, said, *view.accused, format_duration(document["wall_s"])])
 
 
-def describe_metrics(document: JsonDocument) -> str:
+def describe_metrics(view: ClaimView) -> str:
     """Return the metrics that decide a claim, then those reported and shown, as mean ± sd (n)."""
-    shown = (number for number in ClaimView(document).numbers(every=False) if MEASURED in number)
-    return "; ".join(f"{each[METRIC]} {each[MEASURED]}" for each in shown if each[MEASURED])
+    numbers = (each for each in view.numbers(every=False) if each.get(MEASURED))
+    return "; ".join(f"{each[METRIC]} {each[MEASURED]}" for each in numbers)
 
 
 def describe_deciding(view: ClaimView) -> str:
@@ -141,10 +150,25 @@ def describe_deciding(view: ClaimView) -> str:
     return f"{bound['metric']} {f'{format_spread(measured)}, ' if measured else ''}{bound['rule']}"
 
 
+def describe_bounds(view: ClaimView) -> str:
+    """Return `advantage_pct >= 1: between 83.8 and 85.8; ...`, intervals where they decide."""
+    return "; ".join(
+        f"{bound['metric']} {bound['rule']}"
+        + (": between {:.3g} and {:.3g}".format(*bound["interval"]) if bound["interval"] else "")
+        for bound in view.document["bounds"]
+    )
+
+
+def describe_test_errors(view: ClaimView) -> str:
+    """Return `identity 4.933 ± 1.2 %; plain 89.78 ± 0.38 %`, of the networks of a claim."""
+    found = ((TEST_ERROR.fullmatch(key), m) for key, m in view.document["metrics"].items())
+    return "; ".join(f"{a[1] or ''} {format_mean(m)} %".strip() for a, m in found if a)
+
+
 def describe_cost(view: ClaimView) -> str:
     """Return what its run took; without one, what it costs at each scale that is judged."""
     if view.shown:
-        return f"{view.document['wall_s']:.0f} s"
+        return format_duration(view.document["wall_s"])
     claim = view.claim
     costs = {s: cost for s, cost in claim.costs.items() if s not in claim.unjudged_scales}
     stated = "; ".join(f"{scale} {cost}" for scale, cost in costs.items())
@@ -170,16 +194,20 @@ ROWS: dict[str, Callable[[ClaimView], str]] = {  # what can be shown, by title
     "scale": _get("scale"),
     "says": _get("says"),
     "as printed": _get("as_printed"),
-    "decided first by": describe_deciding,
+    "decided first by": lambda view: "{metric} {rule}".format(**view.deciding_bound),
+    "deciding number": describe_deciding,
     "recorded by the project": lambda view: describe_result(view.project),
-    "yours": lambda view: describe_result(view.yours),
-    "measured": lambda view: describe_metrics(view.document),
+    "yours": lambda view: f"{describe_result(view.yours)}\n{_get('agreement')(view)}".strip(),
+    "measured": describe_metrics,
     "source": _get("source"),
     "yours and the project's": _get("agreement"),
-    "decided by": lambda view: "; ".join(map(str, view.claim.decided_by)),
+    "decided by": describe_bounds,
     "reported": lambda view: "; ".join(f"{k} {v:g}" for k, v in view.document["reported"].items()),
     "floor reached": _get("floor"),
+    "test error: mean ± sd": describe_test_errors,
+    "seeds": _get("seeds"),
     "cost": describe_cost,
+    "trained on": lambda view: " and ".join(view.document.get("devices", ())),
     "commit": _get("commit"),
     "run": lambda view: view.document.get("run_id", "")[:8],
     "repeat it": repeat_command,
