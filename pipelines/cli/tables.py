@@ -61,7 +61,8 @@ def show_claim(document: Mapping[str, Any]) -> None:
     elif "other_code" in document:
         print("Some of its seeds were measured by other code than this.")
     print_numbers(view.numbers(every=False))
-    print_quotations(view)
+    for quoted in filter(None, document["as_printed"].split(SEPARATOR)):
+        _print_prose(f"Quoted, {quoted}")
     if document["floor"]:
         _print_prose(f"Floor of learning reached: {document['floor']}")
     if view.yours and view.project:
@@ -79,12 +80,6 @@ def print_numbers(numbers: Sequence[Mapping[str, str]]) -> None:
     for row in numbers:
         table.add_row(*(row[column] for column in columns))
     Console(highlight=False).print(table)
-
-
-def print_quotations(view: ClaimView) -> None:
-    """Print the grade of each quotation, where it was asked for."""
-    for quoted in filter(None, view.text("as printed").split(SEPARATOR)):
-        _print_prose(f"Quoted, {quoted}")
 
 
 def _print_headline(document: Mapping[str, Any]) -> None:

@@ -16,7 +16,6 @@ from pipelines.measurement.quotation import ACCUSED
 from pipelines.measurement.verdict import HOLDS, NOT_RUN, format_mean, format_spread
 from pipelines.runtime.durations import format_duration
 
-PROG = "python -m pipelines"
 DOCUMENTS = {  # by the letters that name a source
     "HM": "Hardt & Ma 2016, Identity Matters in Deep Learning",
     "R": "de Benito Delgado 2017, a review of it",
@@ -170,18 +169,16 @@ def describe_cost(view: ClaimView) -> str:
     if view.shown:
         return format_duration(view.document["wall_s"])
     claim = view.claim
-    costs = {s: cost for s, cost in claim.costs.items() if s not in claim.unjudged_scales}
-    stated = "; ".join(f"{scale} {cost}" for scale, cost in costs.items())
-    return "; ".join(filter(None, (stated, claim.price)))
+    judged = [scale for scale in claim.costs if scale not in claim.unjudged_scales]
+    return "; ".join([*(f"{s} {claim.costs[s]}" for s in judged), *filter(None, [claim.price])])
 
 
 def repeat_command(view: ClaimView) -> str:
     """Return the command that measures it again, or for the first time."""
-    document = view.document
+    how = " --scale paper" * ("paper" in view.claim.scales)
     if view.shown:
-        how = f"--scale {document['scale']} --seeds {document['seeds']} --force"
-        return f"{PROG} run {view.name} {how}"
-    return f"{PROG} run {view.name}" + " --scale paper" * ("paper" in view.claim.scales)
+        how = " --scale {scale} --seeds {seeds} --force".format(**view.document)
+    return f"python -m pipelines run {view.name}{how}"
 
 
 def _get(key: str) -> Callable[[ClaimView], str]:

@@ -16,8 +16,9 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from pipelines.errors import UserError, disk_error
-from pipelines.measurement import cells, claim, claim_catalog
+from pipelines.measurement import cells, claim_catalog
 from pipelines.measurement.claim_run import json_document, trainings
+from pipelines.measurement.claim_run.json_document import JsonDocument
 from pipelines.measurement.claim_view import ClaimView
 from pipelines.measurement.plan import stated_plan_of
 from pipelines.recipes.catalog import SCALES
@@ -28,34 +29,24 @@ from pipelines.results.published import FILE
 from pipelines.runtime.provenance import ROOT
 from pipelines.tracking import history, store, tracked_run
 
-JUDGEMENT = ("verdict", "as_printed", "floor", "quotations", "bounds")
-
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run of a claim, with what the rules of today say of it."""
+    """A finished run of a claim."""
 
     run: history.Row
-    judgement: dict[str, Any]
+    judged: JsonDocument
+    """The claim as `run --json` prints it, by the rules of today."""
     recorded: RecordedRun | None = None
-    """The same in the bundles of the evidence; None of a run in MLflow."""
-
-    @property
-    def verdict(self) -> str:
-        return str(self.judgement["verdict"])
-
-    @property
-    def scale(self) -> str:
-        return self.run.tags["scale"]
+    """The run in the bundles of the evidence; None of a run in MLflow."""
 
     def document(self) -> dict[str, Any]:
         """Return the claim as `run --json` prints it, of networks with what they trained on."""
-        document = json_document.claim_document(self.run) | self.judgement
         if claim_catalog.load(self.run.tags["claim"]).recipes is None:
-            return document
+            return {**self.judged}
         trained = self.recorded.trainings if self.recorded else trainings.of_run(self.run.id)
         devices = {each.tags["device"] for each in trained if "device" in each.tags}
-        return document | {"devices": sorted({each.partition(",")[0] for each in devices})}
+        return {**self.judged, "devices": sorted({each.partition(",")[0] for each in devices})}
 
     def picture(self) -> bytes | None:
         """Return its figure as PNG.
@@ -90,9 +81,7 @@ class Entry:
 
     @property
     def verdict(self) -> str:
-        return (
-            self.shown.verdict if self.shown else claim_catalog.load(self.name).verdict_without_run
-        )
+        return self.view.verdict
 
     @cached_property
     def view(self) -> ClaimView:
@@ -105,10 +94,10 @@ class Entry:
         shown = self.shown.document() if self.shown else json_document.stated_document(self.name)
         document = {**shown, "recorded_by": owner, "project": project}
         if self.project and self.yours:
-            rows = [
-                replace(each.run, tags={**each.run.tags, **claim.tags_of(each.judgement)})
+            rows = (
+                replace(each.run, tags={**each.run.tags, "verdict": each.judged["verdict"]})
                 for each in (self.project, self.yours)
-            ]
+            )
             document["agreement"] = regressions.agreement(*rows)
         return document
 
@@ -116,8 +105,7 @@ class Entry:
 def entries(name: str | None = None) -> list[Entry]:
     """Return one entry a claim, by name, or that of one claim."""
     rows = own_results(**({"claim": name} if name else {}))
-    judged = json_document.judgements([*rows.values()])
-    yours = {key: Result(row, judged[row.id]) for key, row in rows.items()}
+    yours = {n: Result(row, json_document.rejudged_document(row)) for n, row in rows.items()}
     names = [name] if name else claim_catalog.names()
     return [replace(project_entry(each), yours=yours.get(each)) for each in names]
 
@@ -126,14 +114,12 @@ def project_entry(name: str) -> Entry:
     """Return what the evidence holds of a claim at its largest scale, every byte of it checked."""
     evidence = recorded.read(name)
     project, begun = (
-        Result(run.row, json_document.judge(run.plan.claim, run.seed_values, run.plan.scale), run)
-        if run and run.plan
-        else None
+        Result(run.row, run.judged_document, run) if run else None
         for run in (evidence.deciding, evidence.begun)
     )
     if begun:
-        seeds = f"{begun.run.tags['seeds']} of {claim_catalog.load(name).seeds} seeds"
-        begun.judgement["verdict"] = f"none yet: {seeds}"
+        lacking = f"none yet: {begun.judged['seeds']} of {claim_catalog.load(name).seeds} seeds"
+        begun = replace(begun, judged={**begun.judged, "verdict": lacking})
     return Entry(name, project, begun=begun)
 
 
@@ -161,7 +147,7 @@ def imported_result(name: str) -> history.Row | None:
 def entry_of_run(document: Mapping[str, Any]) -> Entry:
     """Return the entry of a run that was just shown or measured, beside the project's."""
     row, name = history.row(document["run_id"]), str(document["claim"])
-    result = Result(row, {key: document[key] for key in JUDGEMENT})
+    result = Result(row, document)
     return Entry(name, result) if row.is_project else replace(project_entry(name), yours=result)
 
 

@@ -190,7 +190,7 @@ def test_the_whole_is_joined_from_parts_of_several_machines(
 
 
 def metrics_of(run_id: str) -> Any:
-    return scoreboard.Result(history.row(run_id), {}).document()["metrics"]
+    return json_document.claim_document(history.row(run_id))["metrics"]
 
 
 def test_what_is_measured_anew_replaces_evidence_that_was_deleted(folder: Path) -> None:

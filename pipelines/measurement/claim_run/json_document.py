@@ -77,21 +77,9 @@ def rejudged_document(row: history.Row, altered: bool = False) -> dict[str, Any]
 
     `altered`: its settings are not those of its scale.
     """
-    return claim_document(row) | judgements([row], altered)[row.id]
-
-
-def judgements(rows: Sequence[history.Row], altered: bool = False) -> dict[str, dict[str, Any]]:
-    """Return by id what the rules of today say of runs."""
-    histories = history.histories([row.id for row in rows], SEED_PREFIX)
-    return {
-        row.id: judge(
-            claim_catalog.load(row.tags["claim"]),
-            seed_values(histories[row.id]),
-            row.tags["scale"],
-            altered,
-        )
-        for row in rows
-    }
+    values = seed_values(history.histories([row.id], SEED_PREFIX)[row.id])
+    claim = claim_catalog.load(row.tags["claim"])
+    return claim_document(row) | judge(claim, values, row.tags["scale"], altered)
 
 
 def seed_values(histories: Mapping[str, Mapping[int, float]]) -> dict[str, list[float]]:

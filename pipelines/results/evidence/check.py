@@ -106,7 +106,7 @@ def _derive(run: RecordedRun) -> JsonDocument | None:
     values = run.derived_values
     metrics = verdict.metric_spreads(verdict.summarize(values), plan.seeds)
     judgement = json_document.judge(plan.claim, values, plan.scale)
-    return json_document.claim_document(run.row) | judgement | {"metrics": metrics}
+    return {**run.judged_document, **judgement, "metrics": metrics}
 
 
 def count_other_code(run: RecordedRun) -> int:

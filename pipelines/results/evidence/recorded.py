@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pipelines.measurement import cells, sweep
-from pipelines.measurement.claim_run import settings_table
-from pipelines.measurement.claim_run.json_document import seed_values
+from pipelines.measurement import cells, claim_catalog, sweep
+from pipelines.measurement.claim_run import json_document, settings_table
+from pipelines.measurement.claim_run.json_document import JsonDocument, seed_values
 from pipelines.measurement.experiment import Experiment, trainings_by_cell
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import MeasurementPlan, stated_plan_of
@@ -50,6 +50,13 @@ class RecordedRun:
     def seed_values(self) -> dict[str, list[float]]:
         """Return by metric the numbers of the seeds that it has recorded."""
         return seed_values(histories(self.document))
+
+    @property
+    def judged_document(self) -> JsonDocument:
+        """Return the claim as `run --json` prints it, of recorded numbers by the rules of today."""
+        claim, scale = claim_catalog.load(self.row.tags["claim"]), self.row.tags["scale"]
+        judgement = json_document.judge(claim, self.seed_values, scale)
+        return json_document.claim_document(self.row) | judgement
 
     @cached_property
     def measured(self) -> list[Measured]:
