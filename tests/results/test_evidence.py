@@ -384,7 +384,7 @@ def test_every_verdict_follows_from_the_curves(folder: Path, go: Go, tmp_path: P
 DOCTORED = {  # of results.json: a text, another in its place, and how the first problem begins
     '"verdict": "holds"': ('"verdict": "refuted"', 'verdict: results.json says "refuted"'),
     '"mean": 0.': ('"mean": 0.0', "psd_ratio: results.json says"),
-    '"n": 5': ('"n": 50', "psd_ratio: results.json says"),
+    '"n": 5': ('"n": 50', "augmented_error: results.json says"),
     '"scale": "smoke"': ('"scale": "paper"', 'scale: results.json says "paper"'),
     f'"claim": "{NAME}"': ('"claim": "another"', "results.json has nothing of it"),
 }
