@@ -29,7 +29,7 @@ def results(document: Mapping[str, Any], links: Mapping[str, str]) -> str:
         *counts.of_claims(views).lines(),
     ]
     for title, group in group_by_document(views):
-        rows = [_row(view, links[view.name]) for view in group]
+        rows = [_row(view, links.get(view.name)) for view in group]
         lines += ["", f"## {title}", "", *markdown_table(HEAD, rows)]
     for title, table in tables(document, SHORT).items():
         lines += ["", f"## {title}", "", *table]
@@ -45,8 +45,8 @@ def tables(document: Mapping[str, Any], columns: Sequence[str] = TRAINED) -> dic
     return {title: lines for title, lines in found.items() if lines}
 
 
-def _row(view: ClaimView, link: str) -> list[str]:
-    name = f"[{view.name}]({link})" if view.shown else view.name
+def _row(view: ClaimView, link: str | None) -> list[str]:
+    name = f"[{view.name}]({link})" if view.shown and link else view.name
     where = view.text("source").partition(": ")[0]
     decided = view.text("deciding number") if view.shown else view.text("says")
     scale = view.text("scale")
