@@ -60,7 +60,7 @@ def test_trained_networks_whose_seeds_lack_are_shown_without_a_verdict(digits: P
     [begun] = [entry.begun for entry in board if entry.begun]
     assert (begun.judged["claim"], begun.judged["verdict"]) == (TRAINED, "none yet: 1 of 2 seeds")
     lines = markdown.trained_networks(scoreboard.results_document(board))
-    assert " s on 1 CPU | " in lines[-1] and "none yet" in lines[-1]
+    assert " s | 1 CPU | " in lines[-1] and "none yet" in lines[-1]
     queue.work([TRAINED])
     board = scoreboard.entries()
     assert any(entry.name == TRAINED and entry.project for entry in board)
