@@ -18,7 +18,9 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from pipelines.measurement import claim_catalog
-from pipelines.results import claim_pages, counts, published, scoreboard
+from pipelines.measurement.claim_view import ClaimView, group_by_document
+from pipelines.results import claim_pages, counts, scoreboard, web_page
+from pipelines.results import markdown as results_md
 
 ROOT = Path(__file__).parents[1]
 TEX = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.S)
@@ -27,18 +29,18 @@ REMOTE = re.compile(r"\s*(?:https?:)?//", re.I)
 REMOTE_STYLE = re.compile(r"(?:url\(\s*['\"]?|@import\s+['\"]?)(?:https?:)?//", re.I)
 NAMED_OPERATOR = r'<mo lspace="0.17em" rspace="0.17em">\2</mo>'  # log, max: apart from what follows
 
-measurements: dict[str, claim_pages.Measurement | None] = {}
+board: dict[str, scoreboard.Entry] = {}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
     """Add the claims' pages, to the navigation too, their figures, and Plotly's script."""
     for name in claim_catalog.names():
-        measurements[name] = claim_pages.read(name)
+        board[name] = scoreboard.project_entry(name)
         figure = _figure(name)
         if figure:
             files.append(File.generated(config, figure, abs_src_path=str(ROOT / figure)))
         address = f"../{figure}" if figure else ""
-        page = claim_pages.write_page(name, measurements[name], address)
+        page = claim_pages.write_page(board[name], address)
         files.append(File.generated(config, f"claims/{name}.md", content=page))
     for item in config.nav or []:
         if "Claims" in item:
@@ -49,21 +51,22 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Put the scoreboard's numbers into the home page, and a table of RESULTS.md in its place."""
+    """Put the scoreboard's numbers into the home page, and the trained networks in their place."""
     if "<!-- trained -->" in markdown:
-        table = "\n".join(published.read_table(scoreboard.TRAINED))
+        table = "\n".join(
+            results_md.trained_networks(scoreboard.results_document([*board.values()]))
+        )
         return markdown.replace("<!-- trained -->", table)
-    return counts.of_entries(_entries()).replace_block(markdown)
+    return counts.of_claims(_views()).replace_block(markdown)
 
 
 def on_page_content(content: str, page: Page, **_: Any) -> str:
     """Turn TeX into MathML, and put the scoreboard in its place."""
     if "<!-- scoreboard -->" in content:
-        names = measurements.keys()
-        pictures = {name: figure for name in names if (figure := _figure(name))}
-        pages = {name: f"claims/{name}.html" for name in names}
-        board = scoreboard.render_board(_entries(), pictures, pages)
-        content = content.replace("<!-- scoreboard -->", board)
+        pictures = {name: figure for name in board if (figure := _figure(name))}
+        pages = {name: f"claims/{name}.html" for name in board}
+        html_board = web_page.render_board(_views(), pictures, pages)
+        content = content.replace("<!-- scoreboard -->", html_board)
     return TEX.sub(lambda match: to_mathml(match[2], str(page)), content)
 
 
@@ -137,13 +140,13 @@ def to_mathml(tex: str, place: str) -> str:
 def _sections() -> list[dict[str, list[dict[str, str]]]]:
     """Return the claims' pages by document, those that are measured first."""
     return [
-        {title: [{entry.name: f"claims/{entry.name}.md"} for entry in group]}
-        for title, group in scoreboard.group_by_document(_entries())
+        {title: [{view.name: f"claims/{view.name}.md"} for view in group]}
+        for title, group in group_by_document(_views())
     ]
 
 
-def _entries() -> list[scoreboard.Entry]:
-    return [claim_pages.entry(name, each) for name, each in measurements.items()]
+def _views() -> list[ClaimView]:
+    return [entry.view for entry in board.values()]
 
 
 def _figure(name: str) -> str:

@@ -44,7 +44,7 @@ def schedule(command: tyro.conf.Positional[str]) -> None:  # as `run`
 def list_command(json: bool = False) -> None:
     """List claims, recipes, architectures, schedules and data sets: verdicts, costs, what data are
     here."""
-    from pipelines.cli import listing
+    from pipelines.cli import list_command as listing
 
     print_answer(listing.list_names(), json, listing.show)
 
@@ -70,21 +70,20 @@ def quickstart(force: bool = False, data_dir: Path | None = None) -> None:
 
 @app.command
 def report(json: bool = False, out: Path | None = None, publish: bool = False) -> None:
-    """Write RESULTS.md, figures/ and results.html, one page with all of it: the project's results
-    beside yours (into --out; default: report/ beside the database). --publish, for maintainers,
-    writes the RESULTS.md and figures/ that git keeps, of the project's evidence alone."""
+    """Write RESULTS.md, results.json, figures/ and results.html, one page with all of it: the
+    project's results beside yours (into --out; default: report/ beside the database). --publish,
+    for maintainers, writes those that git keeps, of the project's evidence alone."""
     from pipelines.cli import tables
     from pipelines.results import scoreboard
-    from pipelines.results.evidence import bundles
     from pipelines.tracking import recovery
 
     recovery.recover()
-    bundles.import_if_own()
     document = (scoreboard.publish if publish else scoreboard.write)(out)
 
     def show(document: Mapping[str, Any]) -> None:
-        tables.show_scoreboard(scoreboard.entries())
-        print(f"Written: {', '.join(document[k] for k in ('results', 'page') if k in document)}")
+        tables.show_scoreboard(document["claims"])
+        files = (document[key] for key in ("results", "document", "page") if key in document)
+        print(f"Written: {', '.join(files)}")
 
     print_answer(document, json, show)
 
@@ -103,7 +102,7 @@ def evidence_command(
 ) -> None:
     """List the bundles of runs behind RESULTS.md, in mlruns/evidence; import those that this home
     lacks; add FILE (of `export`) or CLAIM (run here), joined with what they hold; check: derive
-    every verdict anew from its curves and compare it with RESULTS.md, and cells with their
+    every verdict anew from its curves and compare it with results.json, and cells with their
     trainings, with exit code 1 where one differs; --again N: measure N cells anew, drawn by the
     seed --draw among those that take --max-minutes (1) for all N; plan: the verdicts that are
     lacking, the cheapest first, with the seeds and trainings that each lacks; work: measure and add

@@ -20,8 +20,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import LISTED_BY, UserError, unknown
-from pipelines.measurement import cells, claim_catalog, documents, grid
+from pipelines.measurement import cells, claim_catalog, grid
 from pipelines.measurement import sweep as measuring
+from pipelines.measurement.claim_run import json_document, settings_table
+from pipelines.measurement.claim_run import trainings as claim_trainings
+from pipelines.measurement.claim_view import ROWS, ClaimView
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes import catalog, checks
 from pipelines.recipes.recipe import Recipe
@@ -113,12 +116,11 @@ def result(name: str) -> "Result":
         metrics = metric_spreads({k: v for k, v in row.metrics.items() if k not in PER_STEP}, seeds)
         return Result({"recipe": name, "seeds": seeds, "metrics": metrics, "run_id": row.id})
     bundles.import_if_own([name])
-    project, yours = board.stated_results(claim=name)
-    chosen = (project | yours).get(name)
+    chosen = board.own_results(claim=name).get(name) or board.imported_result(name)
     if chosen is None:
         raise _unmeasured_error(name)
     settings = claim_catalog.get_settings(name, chosen.tags["scale"])
-    return Result(documents.rejudged_document(chosen), settings)
+    return Result(json_document.rejudged_document(chosen), settings)
 
 
 def runs(kind: str | None = None, **tags: str) -> "pd.DataFrame":
@@ -157,12 +159,13 @@ def scoreboard() -> "pd.DataFrame":
 
         api.scoreboard().verdict.value_counts()
 
-    The first call takes in what the project has measured, in some seconds.
+    What the project has measured is read from its bundles, in some seconds.
     """
     import pandas as pd
 
-    bundles.import_if_own()
-    return pd.DataFrame([entry.cells() for entry in board.entries()]).set_index("claim")
+    views = [entry.view for entry in board.entries()]
+    cells = [{key: view.text(key) for key in ROWS} for view in views]
+    return pd.DataFrame(cells).set_index("claim")
 
 
 @dataclass(frozen=True, repr=False)
@@ -208,7 +211,7 @@ class Result:
             ids = [{"seed": int(row.params["seed"]), "run_id": row.id} for row in rows]
             final = [select_final(row.metrics) for row in rows]
             return pd.DataFrame([a | b for a, b in zip(ids, final, strict=True)])
-        return pd.DataFrame(documents.read_table(self.run_id))
+        return pd.DataFrame(settings_table.read(self.run_id))
 
     def runs(self) -> "pd.DataFrame":
         """Return its runs, as `api.runs` does: trainings, settings of a sweep, else its own."""
@@ -281,12 +284,12 @@ class Result:
                 f"{k} {format_spread(self.metrics[k])}" for k in HEADLINE if k in self.metrics
             ]
             return [f"{self.name}: {'; '.join(spreads)}", f"{seeds}, run {self.run_id}"]
-        stated = claim_catalog.load(self.name)
+        view = ClaimView(self.document)
         return [
             f"{self.name}: {self.verdict} at {self.document['scale']} scale, {seeds}",
-            f"{stated.says} ({stated.source})",
-            board.describe_metrics(stated, self.metrics),
-            *([f"quoted: {quoted}"] if (quoted := self.document["as_printed"]) else []),
+            f"{view.text('says')} ({view.text('source')})",
+            view.text("measured"),
+            *([f"quoted: {quoted}"] if (quoted := view.text("as printed")) else []),
             f"run {self.run_id}",
         ]
 
@@ -294,7 +297,7 @@ class Result:
         if "claim" not in self.document:
             return frames.trainings(history.row(self.run_id))
         below = history.rows_with_evidence(None, **{store.PARENT: self.run_id})[::-1]
-        trainings = documents.trainings(self.run_id)[::-1]
+        trainings = claim_trainings.of_run(self.run_id)[::-1]
         return trainings or below or [history.row(self.run_id)]
 
 

@@ -52,7 +52,8 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def home(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty tracking home, in force for this process and those it starts."""
+    """An empty tracking home, in force for this process and those it starts; no evidence here."""
+    monkeypatch.setattr("pipelines.results.evidence.bundles.FOLDER", tmp_path / "no evidence")
     folder = tmp_path / "mlruns"
     folder.mkdir()
     shutil.copy(empty_database, folder / "mlflow.db")

@@ -44,7 +44,7 @@ def quickstart(force: bool) -> None:
         )
     reference_runs.write()
     _report(PARTS, "results table", lambda: str(scoreboard.write()["results"]))
-    tables.show_scoreboard([entry for entry in scoreboard.entries() if entry.name in CLAIMS])
+    tables.show_scoreboard([scoreboard.entries(name)[0].document() for name in CLAIMS])
     print("The project's numbers of every other claim: python -m pipelines report")
     took = format_duration(time.perf_counter() - started)
     print(f"Done in {took}. See every run and curve: make ui")

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import tyro
 
 from pipelines import api
-from pipelines.cli import listing, tables
+from pipelines.cli import list_command, tables
 from pipelines.cli.overrides import apply_overrides, as_options, with_schedule
 from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import print_answer, print_json, use_data_dir
@@ -193,7 +193,7 @@ def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any]:
     """Return what the command line says; --help shows the card and the costs of a claim."""
     description = None
     if name in claim_catalog.names():
-        costs = listing.state_costs(claim_catalog.load(name).costs)
+        costs = list_command.state_costs(claim_catalog.load(name).costs)
         description = f"{claim_catalog.card(name)}\n\n{costs}".rstrip()
     offered = as_options(default)
     kind: Any = RunArguments[type(offered)]  # type: ignore[misc]

@@ -5,19 +5,23 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipelines.cli import listing
+from pipelines.cli import list_command, tables
 from pipelines.data.integrity import is_at_hand
 from pipelines.errors import LISTED_BY, unknown
 from pipelines.measurement import claim_catalog
+from pipelines.measurement.claim_view import CARD, ClaimView
 from pipelines.measurement.plan import stated_plan
 from pipelines.measurement.quotation import SEPARATOR
-from pipelines.measurement.verdict import NOT_RUN, UNDECIDED
+from pipelines.measurement.verdict import UNDECIDED
 from pipelines.recipes import catalog
-from pipelines.results.published import read_rows
+from pipelines.results.published import read_claims
 from pipelines.results.reference_runs import list_places
 from pipelines.runtime.plain_table import plain_table
 
 INDENT = "  "
+EVIDENCE = ("verdict", "scale", "as printed", "measured", "cost", "commit", "run")
+SHOWN_APART = ("source", "reported", "decided by", "repeat it")
+BELOW_VERDICT = tuple(key for key in CARD if key not in SHOWN_APART)
 COMMAND = re.compile(r"\s*(Run: )?(python -m|--)")  # and its next line
 ITEM = re.compile(r"\n(?=- |Expect|Run:|Cost|Verdict|\s+(?:python -m|--))")  # begins a line
 
@@ -32,10 +36,8 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def _describe_claim(name: str) -> dict[str, Any]:
-    claim, row = claim_catalog.load(name), read_rows().get(name, {"verdict": NOT_RUN})
-    named = {"as printed": "as_printed", "floor reached": "floor"}
-    columns = ("verdict", "scale", *named, "measured", "cost", "commit", "run")
-    published = {named.get(key, key): row.get(key) for key in columns} | {"recorded_by": "project"}
+    claim, document = claim_catalog.load(name), read_claims().get(name)
+    view = ClaimView(document) if document and "run_id" in document else None
     return {
         "name": name,
         "kind": "claim",
@@ -50,7 +52,10 @@ def _describe_claim(name: str) -> dict[str, Any]:
             for each in claim.printed
         ],
         "price": claim.price,
-        "evidence": None if row["verdict"] in UNDECIDED else published,
+        "evidence": view
+        and {key.replace(" ", "_"): view.text(key) for key in EVIDENCE}
+        | {"floor": view.text("floor reached"), "recorded_by": "project"},
+        "result": document,
         "seeds": claim.seeds,
         "scales": {
             scale: _describe_scale(plan.data_sets, str(claim.costs.get(scale, "")), plan.params)
@@ -62,7 +67,7 @@ def _describe_claim(name: str) -> dict[str, Any]:
 
 def _describe_recipe(name: str) -> dict[str, Any]:
     scales = catalog.RECIPES[name]
-    costs = listing.split_costs(scales["cpu"].cost)
+    costs = list_command.split_costs(scales["cpu"].cost)
     return {
         "name": name,
         "kind": "recipe",
@@ -120,7 +125,7 @@ def show(document: Mapping[str, Any]) -> None:
         costs.append(f"{scale}: {cost}{data}")
     _print_lines(console, "cost", costs)
     _print_settings(console, document["scales"])
-    console.print(f"\nRun it: {listing.PROG} run {document['name']}", soft_wrap=True)
+    console.print(f"\nRun it: {list_command.PROG} run {document['name']}", soft_wrap=True)
 
 
 def _print_markdown_table(console: Any, lines: Sequence[str]) -> None:
@@ -134,24 +139,25 @@ def _print_markdown_table(console: Any, lines: Sequence[str]) -> None:
 
 def _print_evidence(console: Any, document: Mapping[str, Any]) -> None:
     """Print the verdict that is published of a claim, what was measured, and by whom."""
-    bounds, price = "; ".join(document["decided_by"]), document["price"]
-    decided = [f"Decided by: {bounds}, over {document['seeds']} seeds."]
-    row = document["evidence"]
-    if row is None and price:
-        lines = [f"Not decidable here: it takes {price}.", f"What must hold: {bounds}."]
-    elif row is None:
-        lines = ["The project has no verdict yet.", *decided]
-    else:
+    evidence, price = document["evidence"], document["price"]
+    bounds = "; ".join(document["decided_by"])
+    if evidence is None:
         lines = [
-            f"{row['verdict'].capitalize()} at {row['scale']} scale, measured by the project in "
-            f"{row['cost']} (commit {row['commit'][:8]}, run {row['run']}).",
-            *(f"Quoted, {each}." for each in row["as_printed"].split(SEPARATOR) if each),
-            *([f"Floor of learning: {row['floor']}."] if row["floor"] else []),
-            *decided,
-            "Measured:",
-            *(f"  {part}" for part in row["measured"].split("; ")),
+            "The project has no verdict yet.",
+            f"Decided by: {bounds}, over {document['seeds']} seeds.",
         ]
-    _print_lines(console, "evidence", lines)
+        if price:
+            lines = [f"Not decidable here: it takes {price}.", f"What must hold: {bounds}."]
+        _print_lines(console, "evidence", lines)
+        return
+    view = ClaimView(document["result"])
+    said = f"{view.verdict.capitalize()} at {evidence['scale']} scale, measured by the project."
+    takes = [f"A decision takes {price}."] * (view.verdict in UNDECIDED)
+    quoted = [f"Quoted, {each}." for each in evidence["as_printed"].split(SEPARATOR) if each]
+    rows = [f"{title.capitalize()}: {text}" for title, text in view.rows(BELOW_VERDICT)]
+    _print_lines(console, "evidence", [said, *takes, *quoted, *rows])
+    print()
+    tables.print_numbers(view.numbers(every=False))
 
 
 def _print_settings(console: Any, scales: Mapping[str, Any]) -> None:

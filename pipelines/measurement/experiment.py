@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.measurement import documents
 from pipelines.measurement.claim import Claim
+from pipelines.measurement.claim_run import trainings
 from pipelines.measurement.grid import Array, Cell, Curves, Measured
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.measurement.verdict import EXPERIMENT, Words
@@ -169,17 +169,26 @@ class Experiment(Claim):
 def read_trainings(
     plan: MeasurementPlan, measured: Sequence[Measured], run_id: str
 ) -> list[list[Training]]:
-    """Return of every cell its trainings with their curves; of a repeated one, that which finished.
+    """Return of every cell of a run its trainings with their curves."""
+    return trainings_by_cell(plan, measured, trainings.of_run(run_id), history.curves)
+
+
+def trainings_by_cell(
+    plan: MeasurementPlan,
+    measured: Sequence[Measured],
+    rows: Iterable[history.Row],
+    read_curves: Callable[[Sequence[str]], Mapping[str, history.Table]],
+) -> list[list[Training]]:
+    """Return of every cell its trainings among `rows`; of a repeated one, that which finished.
 
     Those that the claim does not name, such as an arm at a rate that a search found, have the name
     under which they were trained.
     """
-    rows = documents.trainings(run_id)
-    rows.sort(key=lambda row: (row.status == "FINISHED", row.start_ms))
-    last = {row.tags.get("fingerprint", row.id): row for row in rows}
-    curves = history.curves([row.id for row in last.values()])
+    ordered = sorted(rows, key=lambda row: (row.status == "FINISHED", row.start_ms))
+    last = {row.tags.get("fingerprint", row.id): row for row in ordered}
+    curves = read_curves([row.id for row in last.values()])
     every = {
-        key: Training(documents.arm_name(row.tags, plan.arm_names), *curves[row.id])
+        key: Training(trainings.arm_name(row.tags, plan.arm_names), *curves[row.id])
         for key, row in last.items()
     }
     return [[every[key] for key in m.trained if key in every] for m in measured]

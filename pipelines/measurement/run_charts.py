@@ -1,17 +1,20 @@
-"""A claim's charts in MLflow: the curves of its settings as metrics of its one run.
+"""A claim's charts in MLflow: the curves of its settings as metrics of its one run, and links.
 
 A metric is a curve at a setting, the mean over its seeds: `curve/d 8 gamma 1 ratio`. Curves that
 the claim compares, such as what is measured and its bound, share a chart.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from pipelines.measurement import claim_catalog
+from pipelines.measurement.claim_run import settings_table, trainings
 from pipelines.measurement.grid import Array, Curve, Measured, mean_curve, split_by
 from pipelines.measurement.plan import MeasurementPlan
-from pipelines.tracking import history
+from pipelines.tracking import history, mlflow_ui, store
 
 CURVE = "curve/"  # begins the names of these metrics
 MOST_SETTINGS, MOST_POINTS = 6, 100  # the UI has six kinds of dashes; of a curve
@@ -70,7 +73,48 @@ def spread(length: int, most: int) -> list[int]:
     return [round(place) for place in np.linspace(0, length - 1, min(length, most)).tolist()]
 
 
-def thin(steps: Array, values: Array) -> Curve:
-    """Return at most MOST_POINTS points of a curve, the first and the last among them."""
-    places = spread(len(steps), MOST_POINTS)
+def thin(steps: Array, values: Array, most: int = MOST_POINTS) -> Curve:
+    """Return at most so many points of a curve, the first and the last among them."""
+    places = spread(len(steps), most)
     return steps[places], values[places]
+
+
+def links(
+    name: str, run_id: str, table: Sequence[Mapping[str, Any]], metrics: Collection[str]
+) -> dict[str, str]:
+    """Return by title the addresses, within the UI, of the charts of a run of a claim.
+
+    `metrics` are those of the run: of a claim the curves of its settings. Of a sweep, which has
+    none, the settings are runs: seeds of one setting, which `table` tells, are one line. The
+    learning curves of trainings are grouped by arm.
+    """
+    stated = claim_catalog.load(name)
+    log_x, found = bool(stated.inner), {}
+    if titled := sections(stated.charts, metrics):
+        drawn = {
+            title: [mlflow_ui.line_chart(each, log_x=log_x) for each in charts]
+            for title, charts in titled.items()
+        }
+        found["The curves of its settings"] = mlflow_ui.run_chart(run_id, drawn, metrics)
+    elif stated.charts:
+        charts = [mlflow_ui.line_chart(keys, log_x=log_x) for keys in stated.charts]
+        axes = settings_table.differing_settings(table)
+        groups = [("param", key) for key in axes] or [("tag", "claim")]
+        found["The curves of its settings"] = mlflow_ui.children_chart(run_id, charts, groups)
+    if rows := trainings.of_run(run_id) if stated.trains else []:
+        curves = mlflow_ui.learning_curves([row.id for row in rows], _group(rows))
+        found["The learning curves of its trainings"] = curves
+    return found
+
+
+def _group(rows: Sequence[history.Row]) -> str | None:
+    """Return the tag by which trainings that differ in their seed alone are one line.
+
+    None where no tag tells their other settings apart.
+    """
+    settings = [frozenset(history.without_seed(row.params).items()) for row in rows]
+    for tag in (store.ARM, "recipe"):
+        values = [row.tags.get(tag) for row in rows]
+        if len(set(values)) == len(set(settings)) == len(set(zip(values, settings, strict=True))):
+            return None if None in values else tag
+    return None

@@ -21,11 +21,11 @@ from pipelines.measurement import (
     cells,
     claim,
     claim_catalog,
-    documents,
     grid,
     run_charts,
     setting_runs,
 )
+from pipelines.measurement.claim_run import json_document, note, settings_table, trainings
 from pipelines.measurement.grid import Cell, Measured
 from pipelines.measurement.plan import ONLY_SEED, MeasurementPlan
 from pipelines.measurement.workers import executor
@@ -160,7 +160,7 @@ def measure(plan: MeasurementPlan, given: Mapping[str, Measured] | None = None) 
         earlier = [] if anew else history.rows(None, kind=plan.kind, **tags)
         finished = next((row for row in earlier if row.status == "FINISHED"), None)
         if finished:
-            document = documents.rejudged_document(finished, bool(plan.changed_settings))
+            document = json_document.rejudged_document(finished, bool(plan.changed_settings))
             return document | {"reused": True}
         if plan.reuse_anywhere and not plan.run_options.force:  # it takes long, wherever it was
             alike = {"fingerprint": plan.fingerprint, "scale": plan.scale}
@@ -168,17 +168,17 @@ def measure(plan: MeasurementPlan, given: Mapping[str, Measured] | None = None) 
                 return _rejudge(plan, row) | {"reused": True}
         broken = (row.id for row in earlier if row.status in ("KILLED", "FAILED"))
         run_id = _measure_and_record(plan, tags, given, resume=next(broken, None))
-        return documents.rejudged_document(history.row(run_id), bool(plan.changed_settings))
+        return json_document.rejudged_document(history.row(run_id), bool(plan.changed_settings))
 
 
 def _rejudge(plan: MeasurementPlan, row: history.Row) -> dict[str, Any]:
     """Return the document of a run of a plan, with numbers and verdict by the rules of today."""
     values = values_of_cells(plan, row)
     if values is None:
-        return documents.rejudged_document(row, bool(plan.changed_settings))
-    document = documents.claim_document(row)  # which names cells of other code
+        return json_document.rejudged_document(row, bool(plan.changed_settings))
+    document = json_document.claim_document(row)  # which names cells of other code
     document["metrics"] = metric_spreads(summarize(values), plan.seeds)
-    document |= plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
+    document |= json_document.judge(plan.claim, values, plan.scale, bool(plan.changed_settings))
     other_code = row.tags.get(cells.CELL_CODE) not in plan.codes
     return document | ({"other_code": True} if other_code else {})
 
@@ -227,7 +227,7 @@ def _measure_and_record(
     earlier_s = float(history.row(resume).tags.get(BUSY_S, 0)) if resume else 0.0
     started = time.perf_counter() - earlier_s
     with tracked_run.track(
-        documents.run_name(plan),
+        note.run_name(plan),
         experiment=plan.claim.family,
         kind=plan.kind,
         params=plan.params,
@@ -260,29 +260,27 @@ def _record(plan: MeasurementPlan, run: Run, measured: Sequence[Measured], wall_
     codes = Counter(m.code for m in measured)
     if set(codes) - plan.codes:
         counts = (f"{code} ({n} settings)" for code, n in sorted(codes.items()))
-        run.tag(documents.MEASURED_BY, ", ".join(counts))
+        run.tag(json_document.MEASURED_BY, ", ".join(counts))
     of_seeds = metrics_by_seed(plan, measured)
     for seed, metrics in of_seeds.items():
         run.log({f"{claim.SEED_PREFIX}{key}": value for key, value in metrics.items()}, seed)
     values = values_by_metric(of_seeds)
     judgement = plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
-    table = documents.table_rows(plan, measured)
+    table = settings_table.rows(plan, measured)
     curves = run_charts.curves(plan, measured) if plan.kind == "claim" else {}
     for name, (steps, numbers) in curves.items():
         run.log_curve(name, steps, numbers)
     summary = summarize(values) | {"wall_s": wall_s, "total/cells": len(measured)}
     summary |= {"total/points": sum(len(m.steps) for m in measured)}
     logged = [*curves, *summary, *(f"{claim.SEED_PREFIX}{key}" for key in values)]
-    documents.name_arms(plan, run.id)
-    run.tag(store.RESULT, documents.decisive_numbers(plan, values))
-    page = documents.run_page(
-        plan, run.id, judgement=judgement, values=values, cells=table, metrics=logged
-    )
-    run.tag(store.NOTE, page)
+    trainings.name_arms(plan, run.id)
+    run.tag(store.RESULT, note.decisive_numbers(plan, values))
+    text = note.write(plan, run.id, judgement=judgement, values=values, table=table, metrics=logged)
+    run.tag(store.NOTE, text)
     run.bytes(cells.pack(plan, measured), cells.TABLE)
-    run.text(documents.format_table(table), documents.CSV)
+    run.text(settings_table.write(table), settings_table.FILE)
     for point, part in grid.split_by(measured, plan.varied):
-        run.figure(plan.draw(part, run.id), f"{' '.join([documents.FIGURE, *point])}.png")
+        run.figure(plan.draw(part, run.id), f"{' '.join([note.FIGURE, *point])}.png")
     for key, value in claim.tags_of(judgement).items():
         run.tag(key, value)
     run.log(summary)

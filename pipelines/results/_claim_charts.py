@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.measurement.documents import arm_name
+from pipelines.measurement import run_charts
+from pipelines.measurement.claim_run.trainings import arm_name
 from pipelines.measurement.grid import Curve, Measured, mean_curve, split_by
 from pipelines.results.evidence.derive import histories
 from pipelines.tracking import history
@@ -75,8 +76,7 @@ def draw(groups: Sequence[Group], metrics: Sequence[str], axis: str) -> dict[str
     if not shown:
         return None
     drawable = [group for group in groups if any(_has_curve(group, m) for m in shown)]
-    count = min(len(drawable), MOST_SETTINGS)
-    chosen = [drawable[round(i)] for i in np.linspace(0, len(drawable) - 1, count)]
+    chosen = [drawable[i] for i in run_charts.spread(len(drawable), MOST_SETTINGS)]
     one = len(chosen) == 1
     keys = [] if one or len(shown) == 1 else [_key(m, DASHES[i]) for i, m in enumerate(shown)]
     traces: list[dict[str, Any]] = []
@@ -134,17 +134,9 @@ def _key(metric: str, dash: str) -> dict[str, Any]:
 
 def _trace(steps: Array, values: Array) -> dict[str, Any]:
     """Return numbers as JSON can hold them, thinned and rounded to what can be seen."""
-    steps, values = _thin(steps, values)
+    steps, values = run_charts.thin(steps, values, MOST_POINTS)
     rounded = [float(f"{v:.4g}") if np.isfinite(v) else None for v in values]
     return {"x": [int(step) for step in steps], "y": rounded}
-
-
-def _thin(steps: Array, values: Array) -> Curve:
-    """Return at most MOST_POINTS points of a curve, the first and the last among them."""
-    if len(steps) <= MOST_POINTS:
-        return steps, values
-    places = np.linspace(0, len(steps) - 1, MOST_POINTS).round().astype(int)
-    return steps[places], values[places]
 
 
 def _has_curve(group: Group, metric: str) -> bool:

@@ -46,20 +46,15 @@ class Counts:
         return BLOCK.sub("\n".join([START, *self.lines(), END]), text)
 
 
-def of_words(words: Iterable[tuple[bool, str, Iterable[str]]]) -> Counts:
-    """Return the numbers of claims: whether each is ours, its verdict, its grades."""
-    claims = list(words)
-    theirs, ours = ([v for is_ours, v, _ in claims if is_ours == side] for side in (False, True))
-    grades = [grade for _, _, each in claims for grade in each]
-    return Counts(_count(VERDICTS, theirs), _count(VERDICTS, ours), _count(GRADES, grades))
-
-
-def of_entries(entries: Iterable[Any]) -> Counts:
-    """Return the numbers of the scoreboard's entries."""
-    return of_words(
-        (entry.document_of == OURS, entry.verdict, [each["grade"] for each in entry.quotations])
-        for entry in entries
+def of_claims(claims: Iterable[Any]) -> Counts:
+    """Return the numbers of claims, as views."""
+    every = list(claims)
+    theirs, ours = (
+        [each.verdict for each in every if (each.document_of == OURS) == side]
+        for side in (False, True)
     )
+    grades = [quotation["grade"] for each in every for quotation in each.quotations]
+    return Counts(_count(VERDICTS, theirs), _count(VERDICTS, ours), _count(GRADES, grades))
 
 
 def _count(words: Iterable[str], found: Iterable[str]) -> dict[str, int]:

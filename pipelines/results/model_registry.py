@@ -14,6 +14,7 @@ from typing import Any
 from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog
+from pipelines.measurement.claim_view import markdown_table
 from pipelines.recipes import catalog, checks
 from pipelines.recipes.recipe import Recipe
 from pipelines.results import scoreboard
@@ -107,9 +108,9 @@ def _promote(row: history.Row, scale: str) -> Any:
     client, name, model = store.client(), row.tags["recipe"], _logged_model(row)
     if not client.search_registered_models(f"name = '{name}'"):
         client.create_registered_model(name, description=row.tags["source"])
-    claim = find_claim(row)
-    tags = {"claim": claim, "verdict": str(_verdict(claim))} if claim else {}
-    tags |= {key: f"{value:.10g}" for key, value in _stored_metrics(row.metrics).items()}
+    about = document(row, None, scale, scale, new=True)
+    tags = {key: about[key] for key in ("claim", "verdict") if about["claim"]}
+    tags |= {key: f"{value:.10g}" for key, value in about["metrics"].items()}
     tags |= {f"reported_{key}": f"{value:g}" for key, value in _reported(row).items()}
     tags |= {"run_id": row.id, "scale": scale, "commit": row.tags.get("commit", "unknown")}
     version = client.create_model_version(
@@ -117,7 +118,7 @@ def _promote(row: history.Row, scale: str) -> Any:
         f"models:/{model}",
         run_id=row.id,
         tags=tags,
-        description=describe(row, scale),
+        description=_describe(row, about),
         model_id=model,
     )
     client.set_registered_model_alias(name, ALIAS, str(version.version))
@@ -168,9 +169,9 @@ def document(row: history.Row, version: Any, scale: str, asked: str, new: bool) 
         "run_id": row.id,
         "scale": scale,
         "asked_scale": asked,
-        "metrics": _stored_metrics(row.metrics),
+        "metrics": {k: v for k, v in sorted(row.metrics.items()) if k.startswith((VAL, TEST))},
         "claim": claim,
-        "verdict": _verdict(claim),
+        "verdict": scoreboard.entries(claim)[0].verdict if claim else None,
         "new": new,
         "rule": RULE,
         "serve": serve(name),
@@ -187,28 +188,23 @@ def criterion(row: history.Row) -> str:
     return next((name for name in names if name in row.metrics), "")
 
 
-def describe(row: history.Row, scale: str) -> str:
+def _describe(row: history.Row, about: Mapping[str, Any]) -> str:
     """Return Markdown for a version's page: its numbers beside the reported ones, its claim."""
-    claim, reported = find_claim(row), _reported(row)
+    reported = _reported(row)
     table = [
-        f"| `{key}` | {value:.4g} | {f'{reported[key]:g}' if key in reported else ''} |"
-        for key, value in _stored_metrics(row.metrics).items()
+        [f"`{key}`", f"{value:.4g}", f"{reported[key]:g}" if key in reported else ""]
+        for key, value in about["metrics"].items()
     ]
     lines = [
-        f"**{row.tags['recipe']}** at {scale} scale: {row.tags['source']}.",
+        f"**{about['model']}** at {about['scale']} scale: {row.tags['source']}.",
         "",
-        "| number | measured | reported |",
-        "|---|---|---|",
-        *table,
+        *markdown_table(["number", "measured", "reported"], table),
         "",
         f"Chosen among runs of this scale by `{criterion(row)}` of these weights, not by test.",
         f"Run `{row.id}`, commit {row.tags.get('commit', 'unknown')}.",
     ]
-    return "\n".join([*lines, *([f"Claim `{claim}`: {_verdict(claim)}."] if claim else [])])
-
-
-def _stored_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
-    return {k: v for k, v in sorted(metrics.items()) if k.startswith((VAL, TEST))}
+    lines += ["Claim `{claim}`: {verdict}.".format(**about)] * bool(about["claim"])
+    return "\n".join(lines)
 
 
 def _reported(row: history.Row) -> Mapping[str, float]:
@@ -225,11 +221,6 @@ def find_claim(row: history.Row) -> str | None:
     while above and "claim" not in above.tags:
         above = history.find(above.tags[PARENT]) if PARENT in above.tags else None
     return above.tags["claim"] if above else None
-
-
-def _verdict(name: str | None) -> str | None:
-    """Return the claim's verdict on the scoreboard; None without a claim."""
-    return scoreboard.entries(name)[0].verdict if name else None
 
 
 def serve(name: str) -> str:

@@ -1,36 +1,27 @@
-"""What the project has published: the scoreboard and the tables of RESULTS.md, read back."""
+"""What the project has published: results.json, read back."""
 
-import itertools
-import re
+import json
+import math
 from pathlib import Path
+from typing import Any
 
 from pipelines.runtime.provenance import ROOT
 
-
-def read_table(title: str) -> list[str]:
-    """Return the lines of the table below a title of RESULTS.md; none without it."""
-    file = ROOT / "RESULTS.md"
-    text = file.read_text() if file.is_file() else ""
-    _, _, below = text.partition(f"\n## {title}\n\n")
-    return list(itertools.takewhile(lambda line: line.startswith("|"), below.splitlines()))
+FILE = "results.json"
 
 
-def read_rows(file: Path = ROOT / "RESULTS.md") -> dict[str, dict[str, str]]:
-    """Return by claim the row of the scoreboard in a RESULTS.md, by column, without its links.
+def read(file: Path = ROOT / FILE) -> dict[str, Any]:
+    """Return the document of results.json; without that file nothing is published."""
+    if not file.is_file():
+        return {"claims": [], "unfinished": []}
+    document: dict[str, Any] = json.loads(file.read_bytes())
+    for claim in [*document["claims"], *document["unfinished"]]:
+        for metric in claim["metrics"].values():
+            if metric["mean"] is None:  # of networks that diverged: JSON has no NaN
+                metric["mean"] = math.nan
+    return document
 
-    Without that file nothing is published.
-    """
-    rows: dict[str, dict[str, str]] = {}
-    head: list[str] = []
-    for line in file.read_text().splitlines() if file.is_file() else ():
-        if not line.startswith("|"):
-            head = []  # the end of a table
-        if not line.startswith("| "):
-            continue
-        words = re.sub(r"\[([\w-]+)\]\((?:#|http)[^)]*\)", r"\1", line[2:].removesuffix(" |"))
-        cells = [cell.replace("\\|", "|") for cell in re.split(r" \| ", words)]
-        if cells[0] == "claim":
-            head = cells
-        elif len(cells) == len(head):
-            rows[cells[0]] = dict(zip(head, cells, strict=True))
-    return rows
+
+def read_claims(file: Path = ROOT / FILE) -> dict[str, dict[str, Any]]:
+    """Return the documents of the claims by name."""
+    return {each["claim"]: each for each in read(file)["claims"]}

@@ -1,82 +1,67 @@
-"""The scoreboard: what MLflow holds, as RESULTS.md and one page of HTML, a figure a claim.
+"""The scoreboard: of every claim what the project has measured beside what was measured here.
 
-It reads the database and writes files; the same database gives the same files. What the project
-recorded stands beside what was measured here. Verdicts are given anew, by the rules of today, from
-the numbers of every seed.
+The project's results are read from the bundles of its evidence, yours from MLflow. Verdicts are
+given anew, by the rules of today, from the numbers of every seed.
 """
 
 import io
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipelines.errors import UserError, disk_error
-from pipelines.measurement import cells, claim, claim_catalog, documents
-from pipelines.measurement.plan import stated_plan_of
-from pipelines.measurement.verdict import NOT_RUN
-from pipelines.recipes.catalog import SCALES
-from pipelines.results import _templates, _trained_networks, counts
-from pipelines.results._templates import DOCUMENTS
-from pipelines.results.evidence import bundles
-from pipelines.running.seed_statistics import format_spread
-from pipelines.runtime.provenance import ROOT
-from pipelines.tracking import history, mlflow_ui, store, tracked_run
+from pydantic_core import to_jsonable_python
 
-STATED = ("says", "source", "reported", "decided by")
-PUBLISHED = (  # columns of the project's own RESULTS.md
-    *("claim", "verdict", "as printed", "scale", "floor reached"),
-    *(*STATED, "measured", "cost", "commit", "run"),
-)
-LOCAL = (  # of the one that is written beside a database
-    *("claim", "recorded by the project", "yours", "as printed", "floor reached"),
-    *(*STATED, "cost", "commit", "run"),
-)
-TRAINED = "Trained networks"  # title of their table
-JUDGEMENT = ("verdict", "as_printed", "floor", "quotations")
-LETTERS = {"BEL": "B", "BHL": "B", "Bartlett's": "B"}
+from pipelines.errors import UserError, disk_error
+from pipelines.measurement import cells, claim_catalog
+from pipelines.measurement.claim_run import json_document, trainings
+from pipelines.measurement.claim_run.json_document import JsonDocument
+from pipelines.measurement.claim_view import ClaimView
+from pipelines.measurement.plan import stated_plan_of
+from pipelines.recipes.catalog import SCALES
+from pipelines.results import counts, markdown, published, regressions, web_page
+from pipelines.results.evidence import recorded
+from pipelines.results.evidence.recorded import RecordedRun
+from pipelines.results.published import FILE
+from pipelines.runtime.provenance import ROOT
+from pipelines.tracking import history, store, tracked_run
 
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run of a claim, with what the rules of today say of it."""
+    """A finished run of a claim."""
 
     run: history.Row
-    judgement: dict[str, Any]
-
-    @property
-    def verdict(self) -> str:
-        return str(self.judgement["verdict"])
-
-    @property
-    def scale(self) -> str:
-        return self.run.tags["scale"]
-
-    @property
-    def judged_row(self) -> history.Row:
-        """Return the run with its judgement by the rules of today, not those of its day."""
-        return replace(self.run, tags={**self.run.tags, **claim.tags_of(self.judgement)})
-
-    @property
-    def link(self) -> str:
-        """Return the address of the run's page in the UI."""
-        return mlflow_ui.run_page(self.run.id)
+    judged: JsonDocument
+    """The claim as `run --json` prints it, by the rules of today."""
+    recorded: RecordedRun | None = None
+    """The run in the bundles of the evidence; None of a run in MLflow."""
 
     def document(self) -> dict[str, Any]:
-        """Return the claim as `run --json` prints it."""
-        return documents.claim_document(self.run) | self.judgement
+        """Return the claim as `run --json` prints it, of networks with what they trained on."""
+        if claim_catalog.load(self.run.tags["claim"]).recipes is None:
+            return {**self.judged}
+        trained = self.recorded.trainings if self.recorded else trainings.of_run(self.run.id)
+        devices = {each.tags["device"] for each in trained if "device" in each.tags}
+        return {**self.judged, "devices": sorted({each.partition(",")[0] for each in devices})}
 
-    def metrics(self) -> str:
-        """Return the metrics that decide, then those that are reported or shown: mean ± sd (n)."""
-        claim = claim_catalog.load(self.run.tags["claim"])
-        return describe_metrics(claim, self.document()["metrics"])
+    def picture(self) -> bytes | None:
+        """Return its figure as PNG.
 
-    def commit(self) -> str:
-        """Return the commit, and the codes of cells that were measured by others."""
-        codes = self.run.tags.get(documents.MEASURED_BY)
-        return self.run.tags["commit"] + (f"; measured by the codes {codes}" if codes else "")
+        Networks take too long to be trained again for a better figure: theirs is drawn anew.
+        """
+        plan, recorded = stated_plan_of(self.run), self.recorded
+        if plan and plan.claim.recipes:
+            measured = recorded.measured if recorded else cells.read_plan(plan, self.run.id)
+            if measured:
+                drawn = recorded.draw(plan) if recorded else plan.draw(measured, self.run.id)
+                picture = io.BytesIO()
+                drawn.savefig(picture, **tracked_run.FIGURE_STYLE)
+                return picture.getvalue()
+        return recorded.picture if recorded else store.artifact(self.run.id, "figure.png")
 
 
 @dataclass(frozen=True)
@@ -86,6 +71,8 @@ class Entry:
     name: str
     project: Result | None = None
     yours: Result | None = None
+    begun: Result | None = None
+    """The project's run of trained networks that lacks seeds, at a larger scale than decided."""
 
     @property
     def shown(self) -> Result | None:
@@ -93,177 +80,75 @@ class Entry:
         return self.yours or self.project
 
     @property
-    def source(self) -> str:
-        return claim_catalog.load(self.name).source
-
-    @property
-    def document_of(self) -> str:
-        """Return the letters of the first document that its source names; `ours` without one."""
-        words = [LETTERS.get(word, word) for word in re.findall(r"[\w']+", self.source)]
-        return next((word for word in words if word in DOCUMENTS), "ours")
-
-    @property
     def verdict(self) -> str:
-        return (
-            self.shown.verdict if self.shown else claim_catalog.load(self.name).verdict_without_run
-        )
+        return self.view.verdict
 
-    @property
-    def quotations(self) -> list[dict[str, Any]]:
-        """Return the sentences of the source, each with its grade, measured or not."""
-        if self.shown:
-            return list(self.shown.judgement["quotations"])
-        return list(claim_catalog.load(self.name).judge({}, SCALES[0])["quotations"])
+    @cached_property
+    def view(self) -> ClaimView:
+        return ClaimView(self.document())
 
     def document(self) -> dict[str, Any]:
-        """Return the claim as `run --json` prints it, yours if there is one, and the project's.
-
-        Without either its verdict is "not run", or "not decidable here".
-        """
-        bare: dict[str, Any] = {"claim": self.name, "source": self.source, "metrics": {}}
-        bare |= {"verdict": self.verdict, "quotations": self.quotations}
+        """Return the claim as `run --json` prints it, yours if there is one, and the project's."""
         project = self.project.document() if self.project else None
         owner = "you" if self.yours else "project" if self.project else None
-        shown = self.shown.document() if self.shown else bare
-        return {**shown, "recorded_by": owner, "project": project}
-
-    def cells(self) -> dict[str, str]:
-        """Return the row of the scoreboard by column, of the run its first letters.
-
-        Without a run, its cost is what one would cost at each scale that is judged.
-        """
-        claim, shown = claim_catalog.load(self.name), self.shown
-        costs = "; ".join(
-            f"{scale} {cost}"
-            for scale, cost in claim.costs.items()
-            if scale not in claim.unjudged_scales
-        )
-        cells = dict.fromkeys((*PUBLISHED, *LOCAL), "") | {
-            "claim": self.name,
-            "verdict": self.verdict,
-            "says": claim.says,
-            "source": self.source,
-            "reported": "; ".join(f"{key} {value:g}" for key, value in claim.reported.items()),
-            "decided by": "; ".join(map(str, claim.decided_by)),
-            "recorded by the project": describe_result(self.project),
-            "yours": describe_result(self.yours),
-            "cost": "; ".join(filter(None, (costs, claim.price))),
-        }
-        if shown is None:
-            return cells
-        document = shown.document()
-        return cells | {
-            "as printed": document["as_printed"],
-            "scale": shown.scale,
-            "floor reached": document["floor"],
-            "measured": shown.metrics(),
-            "cost": f"{document['wall_s']:.0f} s",
-            "commit": shown.commit(),
-            "run": shown.run.origin[:8],
-        }
-
-
-def describe_result(result: Result | None) -> str:
-    """Return `holds at cpu scale: ratio 0.24 ± 0.003 (n = 5)`; `not run`."""
-    if result is None:
-        return NOT_RUN
-    return f"{result.verdict} at {result.scale} scale: {result.metrics()}"
-
-
-def describe_metrics(stated: claim.Claim, metrics: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the metrics that decide a claim, then those reported and shown, as mean ± sd (n)."""
-    decisive = [bound.metric for bound in stated.decided_by]
-    keys = dict.fromkeys([*decisive, *stated.reported, *stated.shown])
-    return "; ".join(f"{key} {format_spread(metrics[key])}" for key in keys if key in metrics)
-
-
-def group_by_document(entries: list[Entry]) -> list[tuple[str, list[Entry]]]:
-    """Return the entries by the title of their document, ours last; those not run at the end."""
-    groups: dict[str, list[Entry]] = {letters: [] for letters in DOCUMENTS}
-    for entry in sorted(entries, key=lambda entry: entry.shown is None):
-        groups[entry.document_of].append(entry)
-    return [(f"{key}: {DOCUMENTS[key]}", group) for key, group in groups.items() if group]
+        shown = self.shown.document() if self.shown else json_document.stated_document(self.name)
+        document = {**shown, "recorded_by": owner, "project": project}
+        if self.project and self.yours:
+            rows = (
+                replace(each.run, tags={**each.run.tags, "verdict": each.judged["verdict"]})
+                for each in (self.project, self.yours)
+            )
+            document["agreement"] = regressions.agreement(*rows)
+        return document
 
 
 def entries(name: str | None = None) -> list[Entry]:
     """Return one entry a claim, by name, or that of one claim."""
-    project, yours = stated_results(**({"claim": name} if name else {}))
-    judged = documents.judgements([*project.values(), *yours.values()])
-    results = [
-        {name: Result(row, judged[row.id]) for name, row in chosen.items()}
-        for chosen in (project, yours)
-    ]
+    rows = own_results(**({"claim": name} if name else {}))
+    yours = {n: Result(row, json_document.rejudged_document(row)) for n, row in rows.items()}
     names = [name] if name else claim_catalog.names()
-    return [Entry(name, *(each.get(name) for each in results)) for name in names]
+    return [replace(project_entry(each), yours=yours.get(each)) for each in names]
 
 
-def stated_results(**tags: str) -> tuple[dict[str, history.Row], dict[str, history.Row]]:
-    """Return by claim the project's run and yours, with what the claim states today.
+def project_entry(name: str) -> Entry:
+    """Return what the evidence holds of a claim at its largest scale, every byte of it checked."""
+    evidence = recorded.read(name)
+    project, begun = (
+        Result(run.row, run.judged_document, run) if run else None
+        for run in (evidence.deciding, evidence.begun)
+    )
+    if begun:
+        lacking = f"none yet: {begun.judged['seeds']} of {claim_catalog.load(name).seeds} seeds"
+        begun = replace(begun, judged={**begun.judged, "verdict": lacking})
+    return Entry(name, project, begun=begun)
 
-    Of several the one at the largest scale, then the project's of most seeds, then the newest.
+
+def own_results(**tags: str) -> dict[str, history.Row]:
+    """Return by claim the run that was measured here, with what the claim states today.
+
+    Of several the newest at the largest scale.
     """
-    rows = [row for row in history.rows_with_evidence(kind="claim", **tags) if is_stated(row)]
-    return project_results(rows), largest_results([row for row in rows if not row.is_project])
+    rows = [
+        row
+        for row in history.rows(kind="claim", **tags)
+        if (plan := stated_plan_of(row)) and plan.is_as_stated
+    ]
+    rows.sort(key=lambda row: SCALES.index(row.tags["scale"]), reverse=True)
+    return {row.tags["claim"]: row for row in reversed(rows)}
+
+
+def imported_result(name: str) -> history.Row | None:
+    """Return the project's result as this store has imported it."""
+    project = project_entry(name).project
+    rows = history.rows_with_evidence(kind="claim", claim=name) if project else []
+    return next((row for row in rows if project and row.origin == project.run.id), None)
 
 
 def entry_of_run(document: Mapping[str, Any]) -> Entry:
     """Return the entry of a run that was just shown or measured, beside the project's."""
     row, name = history.row(document["run_id"]), str(document["claim"])
-    result = Result(row, {key: document[key] for key in JUDGEMENT})
-    if row.is_project:
-        return Entry(name, project=result)
-    [beside] = entries(name)
-    return replace(beside, yours=result)
-
-
-def project_results(rows: Iterable[history.Row]) -> dict[str, history.Row]:
-    """Return by claim the run that stands for the project, of those in its evidence today."""
-    origins = bundles.origins()
-    shipped = [row for row in rows if row.is_project and row.origin in origins]
-    return largest_results(shipped, most_seeds=True)
-
-
-def largest_results(
-    rows: Iterable[history.Row], most_seeds: bool = False
-) -> dict[str, history.Row]:
-    """Return by claim its run of the largest scale, the first of several.
-
-    With `most_seeds`, of those the one with most seeds.
-    """
-
-    def preference(row: history.Row) -> tuple[int, int]:
-        return SCALES.index(row.tags["scale"]), int(row.tags["seeds"]) * most_seeds
-
-    chosen: dict[str, history.Row] = {}
-    for row in sorted(rows, key=preference, reverse=True):
-        chosen.setdefault(row.tags["claim"], row)
-    return chosen
-
-
-def unfinished_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Yield the project's trained networks that lack seeds, at larger scales than in `entries`."""
-    rows = history.rows_with_evidence(kind="claim")
-    plans = {
-        row.id: plan
-        for row in rows
-        if (plan := stated_plan_of(row)) and plan.claim.recipes
-        if not plan.first_seed and not plan.is_as_stated
-    }
-    begun = project_results(row for row in rows if row.id in plans)
-    judged = documents.judgements(list(begun.values()))
-    for entry in entries:
-        row, project = begun.get(entry.name), entry.project
-        scale = SCALES.index(project.scale) if project else -1
-        if row and SCALES.index(row.tags["scale"]) > scale:
-            plan = plans[row.id]
-            verdict = {"verdict": f"none yet: {plan.seeds} of {plan.claim.seeds} seeds"}
-            yield Entry(entry.name, Result(row, judged[row.id] | verdict))
-
-
-def is_stated(row: history.Row) -> bool:
-    """Return whether a run has the settings and seeds that its claim states today."""
-    plan = stated_plan_of(row)
-    return plan is not None and plan.is_as_stated
+    result = Result(row, document)
+    return Entry(name, result) if row.is_project else replace(project_entry(name), yours=result)
 
 
 def latest_studies() -> list[history.Row]:
@@ -273,49 +158,66 @@ def latest_studies() -> list[history.Row]:
 
 
 def write(folder: Path | None = None) -> dict[str, Any]:
-    """Write RESULTS.md, figures/ and results.html into a folder and return the JSON document.
+    """Write RESULTS.md, results.json, figures/ and results.html and return the JSON document.
 
     By default the folder is report/ beside the database.
     """
-    folder, board, studies = folder or store.home() / "report", entries(), latest_studies()
+    folder, board = folder or store.home() / "report", entries()
     with _open_folder(folder):
-        figures, tables = _write_figures(board, folder / "figures"), _tables(board, studies)
-        (folder / "RESULTS.md").write_text(markdown(board, tables, figures, LOCAL))
-        html = _templates.render_page(board, tables, figures)
-        (folder / "results.html").write_text(html)
-    return {
-        "claims": [entry.document() for entry in board],
-        "studies": [{"study": s.name, "run_id": s.id, "metrics": s.metrics} for s in studies],
-        "results": str(folder / "RESULTS.md"),
-        "page": str(folder / "results.html"),
-    }
+        figures = _write_figures(board, folder / "figures")
+        studies = [
+            {"study": row.name, "run_id": row.id, "metrics": row.metrics}
+            | {key: row.tags[key] for key in ("recipe", "best")}
+            for row in latest_studies()
+        ]
+        document = {**results_document(board), "studies": studies}
+        links = {entry.name: f"results.html#{entry.name}" for entry in board}
+        written = _write_results(document, links, folder)
+        page = folder / "results.html"
+        page.write_text(web_page.render_page(document, figures))
+    return document | written | {"page": str(page)}
 
 
 def publish(folder: Path | None = None) -> dict[str, Any]:
-    """Write RESULTS.md and figures/ of the project's evidence alone and return the JSON document.
+    """Write RESULTS.md, results.json and figures/ of the project's evidence alone; return its JSON.
 
     By default the folder is the project's own. Raise UserError, before anything is written, if
-    this store holds no evidence.
+    there is no evidence.
     """
-    folder, board = folder or ROOT, [Entry(entry.name, entry.project) for entry in entries()]
+    folder = folder or ROOT
+    board = [project_entry(name) for name in claim_catalog.names()]
     if not any(entry.project for entry in board):
         raise UserError(
-            "RESULTS.md is published from the project's evidence. Received: a store that holds "
-            "none. Use the project's own home, or import the bundles in mlruns/evidence/."
+            "RESULTS.md is published from the project's evidence. Received: a folder of bundles "
+            "that holds none. Use a checkout of the project, with its mlruns/evidence/."
         )
     with _open_folder(folder):
-        figures = _write_figures(board, folder / "figures")
-        (folder / "RESULTS.md").write_text(markdown(board, _tables(board, []), figures, PUBLISHED))
+        _write_figures(board, folder / "figures")
+        document = results_document(board)
+        for each in document["claims"]:
+            del each["project"]  # which is the same
+        written = _write_results(document, markdown.card_links(), folder)
         for page in filter(Path.is_file, (folder / name for name in counts.PAGES)):
-            page.write_text(counts.of_entries(board).replace_block(page.read_text()))
-    return {"claims": [entry.document() for entry in board], "results": str(folder / "RESULTS.md")}
+            counted = counts.of_claims(map(ClaimView, document["claims"]))
+            page.write_text(counted.replace_block(page.read_text()))
+    return document | written
 
 
-def render_board(
-    board: Sequence[Entry], pictures: Mapping[str, str], pages: Mapping[str, str]
-) -> str:
-    """Return the scoreboard as part of a page of HTML, with addresses of figures and pages."""
-    return _templates.render_board(board, pictures, pages)
+def results_document(board: Sequence[Entry]) -> dict[str, Any]:
+    """Return what results.json holds: every claim, and trained networks that lack seeds."""
+    begun = [entry.begun.document() for entry in board if entry.begun]
+    return {"claims": [entry.document() for entry in board], "unfinished": begun}
+
+
+def _write_results(
+    document: Mapping[str, Any], links: Mapping[str, str], folder: Path
+) -> dict[str, str]:
+    """Write results.json, and of it RESULTS.md; return where they are."""
+    file, page = folder / FILE, folder / "RESULTS.md"
+    plain = to_jsonable_python(document, inf_nan_mode="null", fallback=str)
+    file.write_text(json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    page.write_text(markdown.results(published.read(file), links))
+    return {"results": str(page), "document": str(file)}
 
 
 @contextmanager
@@ -331,20 +233,11 @@ def _open_folder(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _write_figures(entries: list[Entry], folder: Path) -> dict[str, Path]:
+def _write_figures(board: Sequence[Entry], folder: Path) -> dict[str, Path]:
     """Write the figures of the claims; return their files by claim."""
     files = {}
-    for entry in entries:
-        run, picture = entry.shown.run if entry.shown else None, None
-        plan = stated_plan_of(run) if run else None
-        trained = run and plan and plan.claim.recipes
-        # networks take too long to be trained again for a better figure: it is drawn anew
-        if run and plan and (measured := cells.read_plan(plan, run.id) if trained else None):
-            drawn = io.BytesIO()
-            plan.draw(measured, run.id).savefig(drawn, **tracked_run.FIGURE_STYLE)
-            picture = drawn.getvalue()
-        elif run:
-            picture = store.artifact(run.id, "figure.png")
+    for entry in board:
+        picture = entry.shown.picture() if entry.shown else None
         file = folder / f"{entry.name}.png"
         if picture is None:
             file.unlink(missing_ok=True)
@@ -352,58 +245,3 @@ def _write_figures(entries: list[Entry], folder: Path) -> dict[str, Path]:
             file.write_bytes(picture)
             files[entry.name] = file
     return files
-
-
-def markdown(
-    entries: list[Entry],
-    tables: Mapping[str, Sequence[str]],
-    figures: Collection[str],
-    columns: Sequence[str],
-) -> str:
-    """Return RESULTS.md: the scoreboard, tables by title, and the claims' cards and figures."""
-    lines = [
-        "# Results",
-        "",
-        "Written from the MLflow database by `python -m pipelines report`; do not edit by hand. "
-        "sd: standard deviation over n seeds. A run is named by the first letters of its id; its "
-        "page is where `python -m pipelines ui` runs.",
-        "",
-        *counts.of_entries(entries).lines(),
-    ]
-    for title, group in group_by_document(entries):
-        lines += ["", f"## {title}", "", f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
-        for entry in group:
-            cells = {key: cell.replace("|", "\\|") for key, cell in entry.cells().items()}
-            if entry.shown:  # its name leads to its card
-                cells["claim"] = f"[{entry.name}](#{entry.name})"
-            if entry.shown and columns == LOCAL:  # another home has other addresses
-                cells["run"] = f"[{cells['run']}]({entry.shown.link})"
-            lines.append(f"| {' | '.join(cells[column] for column in columns)} |")
-    for title, table in tables.items():
-        lines += ["", f"## {title}", "", *table]
-    for entry in entries:
-        if entry.shown:
-            lines += ["", f"## {entry.name}", ""]
-            if entry.name in figures:
-                lines += [f"![{entry.name}](figures/{entry.name}.png)", ""]
-            metrics = entry.shown.document()["metrics"]
-            lines += [claim_catalog.card(entry.name), "", "Measured:", ""]
-            lines += [f"- `{key}` {format_spread(value)}" for key, value in metrics.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _tables(entries: list[Entry], studies: list[history.Row]) -> dict[str, list[str]]:
-    """Return by title the lines of the Markdown tables below the scoreboard, of those with rows."""
-    trained = sorted([*entries, *unfinished_entries(entries)], key=lambda entry: entry.name)
-    head = "| study | recipe | trials | at the start: validation error | best | setting |"
-    rows = [
-        f"| {s.name} | {s.tags['recipe']} | {s.metrics['trials']:.0f} "
-        f"| {s.metrics['baseline_val_error_pct']:.2f} % | {s.metrics['best_val_error_pct']:.2f} % "
-        f"| `{s.tags['best']}` |"
-        for s in studies
-    ]
-    tables = {
-        TRAINED: _trained_networks.write_table(trained),
-        "Learning-rate studies": [head, "|---|---|---|---|---|---|", *rows] if rows else [],
-    }
-    return {title: table for title, table in tables.items() if table}

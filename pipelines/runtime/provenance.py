@@ -18,7 +18,12 @@ from pipelines.errors import without_password
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_BYTES = 50_000_000  # of a file whose digest is taken
-GENERATED = ("RESULTS.md", "figures", "mlruns/evidence")  # published: they dirty no commit
+GENERATED = (
+    "RESULTS.md",
+    "results.json",
+    "figures",
+    "mlruns/evidence",
+)  # published: they dirty no commit
 
 
 def _git(*arguments: str) -> str:

@@ -92,7 +92,8 @@ def training(
 
 def claim_names(words: Sequence[str], scale: str) -> list[str]:
     """Return the claims that are named: by their names, all, or those recorded at that scale."""
-    recorded = [e.name for e in scoreboard.entries() if e.yours and e.yours.scale == scale]
+    results = scoreboard.own_results()
+    recorded = sorted(name for name, row in results.items() if row.tags["scale"] == scale)
     every = [name for name in claim_catalog.names() if scale in claim_catalog.load(name).scales]
     groups, claims = {ALL: every, RECORDED: recorded}, list[str]()
     for word in words:

@@ -10,7 +10,7 @@ import pytest
 from pipelines.claims import _search, _tuning
 from pipelines.claims.networks import better_schedule_exists, tuning_without_regularization
 from pipelines.claims.ours import later_habits, tuning_without_batchnorm
-from pipelines.cli import listing, show_command
+from pipelines.cli import list_command, show_command
 from pipelines.errors import UserError
 from pipelines.measurement import experiment
 from pipelines.measurement.grid import Cell, Measured
@@ -195,12 +195,14 @@ def test_claims_of_one_search_share_its_study(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_costs_are_listed_by_scale(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = {row["name"]: row for row in listing.list_names()["claims"]}
+    rows = {row["name"]: row for row in list_command.list_names()["claims"]}
     row = rows["later-habits"]
     assert row["costs"] == {k: str(cost) for k, cost in later_habits.CLAIM.costs.items()}
     assert row["costs"].keys() <= set(row["scales"])
-    assert listing.state_costs({"cpu": "8 s", "hours": "2 h"}) == "It takes: cpu 8 s; hours 2 h."
-    assert listing.state_costs({}) == ""
+    assert (
+        list_command.state_costs({"cpu": "8 s", "hours": "2 h"}) == "It takes: cpu 8 s; hours 2 h."
+    )
+    assert list_command.state_costs({}) == ""
     show_command.show(show_command.describe("later-habits"))
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     for scale in row["scales"]:

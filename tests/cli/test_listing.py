@@ -8,8 +8,9 @@ import pytest
 from pipelines.__main__ import dispatch
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog
+from pipelines.measurement.claim_view import ClaimView
 from pipelines.recipes import catalog
-from pipelines.results.published import read_rows
+from pipelines.results.published import read_claims
 from tests import terminal
 
 
@@ -42,7 +43,7 @@ def test_list_says_which_data_are_here(
     assert claims["gradient-formula"]["data"] == []
     assert {"digits", "linear-teacher"} <= set(document["data_at_hand"])
     assert "cifar10" not in document["data_at_hand"]
-    assert claims["gradient-formula"]["verdict"] == read_rows()["gradient-formula"]["verdict"]
+    assert claims["gradient-formula"]["verdict"] == read_claims()["gradient-formula"]["verdict"]
 
 
 @pytest.mark.parametrize("columns", [80, 140])
@@ -62,13 +63,15 @@ def test_show_has_evidence_cost_and_what_the_source_reports(
         document: dict[str, object] = json.loads(capfd.readouterr().out)
         return document
 
-    theorem, published = document_of("gradient-formula"), read_rows()["gradient-formula"]
+    theorem, published = document_of("gradient-formula"), read_claims()["gradient-formula"]
+    view = ClaimView(published)
     assert theorem["card"] == claim_catalog.card("gradient-formula")
     assert theorem["evidence"] == {
-        **{key: published[key] for key in ("verdict", "scale", "measured", "cost", "commit")},
-        **{"run": published["run"], "as_printed": published["as printed"], "floor": ""},
-        "recorded_by": "project",
+        **{k: view.text(k) for k in ("verdict", "scale", "measured", "cost", "commit", "run")},
+        **{"as_printed": "", "floor": "", "recorded_by": "project"},
     }
+    assert theorem["evidence"]["measured"].startswith("finite_difference_error ")  # type: ignore[index]
+    assert theorem["result"] == published
     cell = document_of("allcnn-cifar10")
     assert cell["evidence"] is None
     assert cell["reported"] == {"test_error_pct": 7.25}

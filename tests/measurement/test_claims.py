@@ -122,7 +122,7 @@ def test_a_new_file_is_a_new_claim(
     assert sweep.check("two-is-two", "cpu", setting)["verdict"] == "holds"
     wrong = type(setting)(two=2.5)
     assert sweep.check("two-is-two", "cpu", wrong)["verdict"] == "refuted"
-    assert "two is two" in scoreboard.markdown(scoreboard.entries(), {}, set(), scoreboard.LOCAL)
+    assert [entry.view.text("says") for entry in scoreboard.entries()] == ["two is two"]
 
 
 def test_a_reported_number_is_not_judged_at_a_smaller_scale() -> None:

@@ -128,7 +128,7 @@ def test_a_sweep_that_failed_goes_on_in_the_same_run(home: Path, monkeypatch) ->
         raise RuntimeError("no table today")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.measurement.documents.run_page", broken)
+        patch.setattr("pipelines.measurement.claim_run.note.write", broken)
         with pytest.raises(RuntimeError):
             swept(*GRID)
     (failed,) = history.rows(None, kind="sweep")
@@ -145,7 +145,7 @@ def test_where_nothing_is_judged_the_table_says_so(home: Path, capsys) -> None:
     setting = dataclasses.replace(claim_catalog.load(name).scales["smoke"], delta=(0.1,))
     document = sweep.check(name, "smoke", setting, seeds=1)
     assert document["verdict"] == "inconclusive"
-    tables.show_scoreboard([scoreboard.entry_of_run(document)])
+    tables.show_scoreboard([scoreboard.entry_of_run(document).document()])
     assert "not judged" in capsys.readouterr().out
 
 

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from pipelines.measurement import claim_catalog
+from pipelines.measurement.claim_view import ClaimView
 from pipelines.measurement.quotation import GRADES
 from pipelines.measurement.verdict import VERDICTS
-from pipelines.results import _templates, claim_pages, counts, scoreboard
+from pipelines.results import counts, scoreboard, web_page
 from pipelines.results.evidence.check import check_evidence
 from pipelines.runtime.provenance import ROOT
 
@@ -26,7 +27,7 @@ for each, document in zip(BOARD, ("HM", "LY", "B", counts.OURS), strict=True):
 
 
 def test_every_word_is_counted_and_those_of_none_are_not_shown() -> None:
-    counted = counts.of_entries(BOARD)
+    counted = counts.of_claims(BOARD)
     assert list(counted.verdicts) == list(VERDICTS)
     assert list(counted.grades) == list(GRADES)
     assert counted.lines() == [
@@ -34,7 +35,7 @@ def test_every_word_is_counted_and_those_of_none_are_not_shown() -> None:
         "1 claims of ours beside them: 1 `reproduced`.  ",
         "3 quotations: 1 `slip`, 1 `not tested`, 1 `holds`.",
     ]
-    assert _templates.tiles(BOARD) == [
+    assert web_page.tiles(BOARD) == [
         ("holds", 2),
         ("reproduced", 1),
         ("not run", 1),
@@ -45,32 +46,34 @@ def test_every_word_is_counted_and_those_of_none_are_not_shown() -> None:
 
 def test_a_page_gets_the_counts_between_its_comments_and_nothing_else_changes() -> None:
     text = f"before\n{counts.START}\nold\n{counts.END}\nafter"
-    counted = counts.of_entries(BOARD)
+    counted = counts.of_claims(BOARD)
     assert counted.replace_block(text) == "\n".join(
         ["before", counts.START, *counted.lines(), counts.END, "after"]
     )
     assert counted.replace_block("no comments") == "no comments"
 
 
-def test_the_pages_and_results_md_hold_the_counts_of_the_evidence() -> None:
-    names = claim_catalog.names()
-    board = [claim_pages.entry(name, claim_pages.read(name)) for name in names]
-    lines = "\n".join(counts.of_entries(board).lines())
+def test_what_is_published_is_that_of_the_evidence(tmp_path: Path) -> None:
+    published = scoreboard.publish(tmp_path)
+    lines = "\n".join(counts.of_claims(map(ClaimView, published["claims"])).lines())
     for page in (*counts.PAGES, "RESULTS.md"):
         assert lines in (ROOT / page).read_text(), page
+    for file in ("RESULTS.md", "results.json"):
+        assert (tmp_path / file).read_bytes() == (ROOT / file).read_bytes()
+    assert len((ROOT / "RESULTS.md").read_bytes()) < 12 * 1024
 
 
 def test_a_page_with_other_counts_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "gradient-formula"
     monkeypatch.setattr(claim_catalog, "names", lambda: [name])
-    (tmp_path / "RESULTS.md").write_text((ROOT / "RESULTS.md").read_text())
-    entry = claim_pages.entry(name, claim_pages.read(name))
-    assert isinstance(entry, scoreboard.Entry)
-    right = counts.of_entries([entry]).replace_block(f"{counts.START}{counts.END}")
+    results = tmp_path / "results.json"
+    results.write_text((ROOT / "results.json").read_text())
+    entry = scoreboard.project_entry(name)
+    right = counts.of_claims([entry.view]).replace_block(f"{counts.START}{counts.END}")
     (tmp_path / "README.md").write_text(right)
-    assert not check_evidence(tmp_path / "RESULTS.md")["problems"]
+    assert not check_evidence(results)["problems"]
     (tmp_path / "README.md").write_text(right.replace("1 `holds`", "2 `holds`"))
-    [problem] = check_evidence(tmp_path / "RESULTS.md")["problems"]
+    [problem] = check_evidence(results)["problems"]
     assert problem.startswith(
         "README.md: its counts are not those of the evidence: 1 claims of the"
     )

@@ -9,7 +9,8 @@ import pytest
 
 from pipelines.cli import tables
 from pipelines.errors import UserError
-from pipelines.measurement import cells, claim, claim_catalog, claim_code, documents, sweep
+from pipelines.measurement import cells, claim, claim_catalog, claim_code, sweep
+from pipelines.measurement.claim_run import json_document
 from pipelines.measurement.plan import stated_plan
 from pipelines.results import scoreboard
 from pipelines.results.evidence import bundles, check
@@ -76,7 +77,7 @@ def test_what_the_project_recorded_is_here_and_nobodys_own(folder: Path, go: Go)
     assert (shown.project.run.origin, shown.yours.run.id) == (measured, own)
     document = shown.document()
     assert (document["run_id"], document["recorded_by"]) == (own, "you")
-    assert document["project"]["run_id"] == row.id
+    assert document["project"]["run_id"] == measured
 
 
 def test_only_the_evidence_itself_says_what_the_project_recorded(
@@ -177,7 +178,7 @@ def test_the_whole_is_joined_from_parts_of_several_machines(
         files.append(tmp_path / f"{seed}.zip")
         exporting.export_runs(files[-1], [measure(only_seed=seed)], None)
     go("whole")
-    whole = scoreboard.describe_metrics(claim_catalog.load(NAME), metrics_of(measure()))
+    whole = metrics_of(measure())
     go("joined")
     for file in files[:4]:
         bundles.add([str(file)])
@@ -185,11 +186,11 @@ def test_the_whole_is_joined_from_parts_of_several_machines(
     bundles.add([str(files[4])])
     project = entry().project
     assert project is not None
-    assert project.metrics() == whole
+    assert project.document()["metrics"] == whole
 
 
 def metrics_of(run_id: str) -> Any:
-    return scoreboard.Result(history.row(run_id), {}).document()["metrics"]
+    return json_document.claim_document(history.row(run_id))["metrics"]
 
 
 def test_what_is_measured_anew_replaces_evidence_that_was_deleted(folder: Path) -> None:
@@ -280,9 +281,9 @@ def test_cells_of_other_code_are_joined_and_named(
     assert project is not None
     [checked] = check.check_evidence(publish(folder.parent))["claims"]
     assert checked["other_code"] == project.run.metrics["total/cells"] / 5
-    codes = project.run.tags[documents.MEASURED_BY]
+    codes = project.run.tags[json_document.MEASURED_BY]
     assert codes.count("settings)") == 2
-    assert codes in project.commit()
+    assert codes in project.document()["commit"]
     assert entry().document()["other_code"]
 
 
@@ -301,7 +302,7 @@ def test_a_seed_of_another_backend_is_of_the_same_code(
     assert checked["other_code"] == 0
     project = entry().project
     assert project is not None
-    assert documents.MEASURED_BY not in project.run.tags
+    assert json_document.MEASURED_BY not in project.run.tags
 
 
 def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
@@ -363,9 +364,9 @@ def test_an_export_leaves_out_what_everyone_has(folder: Path, go: Go, tmp_path: 
 
 
 def publish(tmp_path: Path) -> Path:
-    """Write RESULTS.md of the evidence."""
+    """Write results.json of the evidence."""
     scoreboard.publish(tmp_path / "published")
-    return tmp_path / "published" / "RESULTS.md"
+    return tmp_path / "published" / "results.json"
 
 
 def test_every_verdict_follows_from_the_curves(folder: Path, go: Go, tmp_path: Path) -> None:
@@ -380,12 +381,12 @@ def test_every_verdict_follows_from_the_curves(folder: Path, go: Go, tmp_path: P
     assert history.rows_with_evidence(None) == []
 
 
-DOCTORED = {  # of RESULTS.md: a text, another in its place, and how the first problem begins
-    "| holds |": ("| refuted |", "verdict: RESULTS.md says 'refuted'"),
-    "| ratio 0.": ("| ratio 0.0", "measured: RESULTS.md says"),
-    "(n = 5)": ("(n = 50)", "measured: RESULTS.md says"),
-    "| smoke |": ("| paper |", "scale: RESULTS.md says 'paper'"),
-    f"[{NAME}](#{NAME})": ("another", "verdict: RESULTS.md says 'nothing'"),
+DOCTORED = {  # of results.json: a text, another in its place, and how the first problem begins
+    '"verdict": "holds"': ('"verdict": "refuted"', 'verdict: results.json says "refuted"'),
+    '"mean": 0.': ('"mean": 0.0', "psd_ratio: results.json says"),
+    '"n": 5': ('"n": 50', "augmented_error: results.json says"),
+    '"scale": "smoke"': ('"scale": "paper"', 'scale: results.json says "paper"'),
+    f'"claim": "{NAME}"': ('"claim": "another"', "results.json has nothing of it"),
 }
 
 
@@ -408,14 +409,14 @@ def test_a_verdict_without_evidence_is_found(folder: Path, tmp_path: Path) -> No
     for each in bundles.files():
         each.unlink()
     [problem] = check.check_evidence(results)["problems"]
-    assert problem == f"{NAME}: RESULTS.md says holds, and no evidence says so"
+    assert problem == f"{NAME}: results.json says holds, and no evidence says so"
 
 
 def test_the_last_bits_of_a_fit_are_no_other_number() -> None:
     recorded = {f"{claim.SEED_PREFIX}slope": {0: -0.9912964992116793}}
-    assert documents.has_recorded(recorded, {"slope": [-0.9912964992116795]})
-    assert not documents.has_recorded(recorded, {"slope": [-0.9912964]})
-    assert not documents.has_recorded(recorded, {"slope": [-0.9912964992116793] * 2})
+    assert json_document.has_recorded(recorded, {"slope": [-0.9912964992116795]})
+    assert not json_document.has_recorded(recorded, {"slope": [-0.9912964]})
+    assert not json_document.has_recorded(recorded, {"slope": [-0.9912964992116793] * 2})
 
 
 def test_a_run_that_recorded_other_numbers_than_its_curves_is_found(

@@ -16,8 +16,9 @@ import pytest
 
 from pipelines.__main__ import dispatch
 from pipelines.errors import UserError
-from pipelines.measurement import claim_catalog, documents, sweep
+from pipelines.measurement import claim_catalog, sweep
 from pipelines.measurement.cells import unpack
+from pipelines.measurement.claim_run import settings_table
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import stated_plan
 from pipelines.results import scoreboard
@@ -91,7 +92,7 @@ def write_table(name: str, table: bytes, before: bytes) -> str:
         plan = stated_plan(name, scale, seeds)
         found = unpack(table, plan.cells_by_fingerprint)
         if len(found) == len(plan.cells) == len(lines) - 1:
-            return documents.format_table(documents.table_rows(plan, [*found.values()]))
+            return settings_table.write(settings_table.rows(plan, [*found.values()]))
     return before.decode()
 
 
@@ -118,7 +119,7 @@ def recorded(name: str) -> list[derive.RecordedCell]:
     """Return the cells of a claim in the evidence."""
     evidence = recorded_evidence.read(name)
     assert evidence.deciding
-    return evidence.cells(evidence.deciding)
+    return evidence.deciding.cells
 
 
 def problems(name: str) -> list[str]:
@@ -127,10 +128,9 @@ def problems(name: str) -> list[str]:
 
 
 def problems_in_results(tmp_path: Path, **how: Any) -> list[str]:
-    """Return what `evidence check` finds in the evidence and a RESULTS.md that is made of it."""
-    bundles.import_if_own()
+    """Return what `evidence check` finds in the evidence and a results.json that is made of it."""
     scoreboard.publish(tmp_path / "published")
-    found: list[str] = check.check_evidence(tmp_path / "published" / "RESULTS.md", **how)[
+    found: list[str] = check.check_evidence(tmp_path / "published" / "results.json", **how)[
         "problems"
     ]
     return found
@@ -361,7 +361,7 @@ def test_a_draw_is_repeated_by_its_seed_and_takes_every_claim_first() -> None:
 
 def test_the_command_says_what_it_drew(capsys: pytest.CaptureFixture[str]) -> None:
     measure_theorem()
-    with pytest.raises(SystemExit, match="1"):  # the project's RESULTS.md has other claims
+    with pytest.raises(SystemExit, match="1"):  # the project has published other claims
         dispatch(["evidence", "check", "--again", "1", "--draw", "5"])
     assert f"Measured anew (--draw 5): {THEOREM} d=" in capsys.readouterr().out
     with pytest.raises(UserError, match="--again and --draw belong to `evidence check`"):

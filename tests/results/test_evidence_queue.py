@@ -12,7 +12,7 @@ from pipelines.errors import Paused, UserError
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.measurement.cost import Cost, hours, minutes, seconds
 from pipelines.measurement.experiment import Experiment
-from pipelines.results import _trained_networks, scoreboard
+from pipelines.results import markdown, scoreboard
 from pipelines.results.evidence import bundles, queue, recorded
 from pipelines.running.run_options import RunOptions
 from pipelines.tracking import store, tracked_run
@@ -57,13 +57,14 @@ def test_trained_networks_whose_seeds_lack_are_shown_without_a_verdict(digits: P
     bundles.add([TRAINED])
     board = scoreboard.entries()
     assert [entry.verdict for entry in board if entry.name == TRAINED] == ["not run"]
-    [begun] = scoreboard.unfinished_entries(board)
-    assert (begun.name, begun.verdict) == (TRAINED, "none yet: 1 of 2 seeds")
-    assert " s on 1 CPU | " in _trained_networks.write_table([begun])[-1]
+    [begun] = [entry.begun for entry in board if entry.begun]
+    assert (begun.judged["claim"], begun.judged["verdict"]) == (TRAINED, "none yet: 1 of 2 seeds")
+    lines = markdown.trained_networks(scoreboard.results_document(board))
+    assert " s | 1 CPU | " in lines[-1] and "none yet" in lines[-1]
     queue.work([TRAINED])
     board = scoreboard.entries()
     assert any(entry.name == TRAINED and entry.project for entry in board)
-    assert list(scoreboard.unfinished_entries(board)) == []
+    assert not any(entry.begun for entry in board)
 
 
 def test_what_is_done_of_a_claim_is_not_asked_for_again(digits: Path) -> None:

@@ -13,10 +13,10 @@ import pytest
 from mkdocs.exceptions import PluginError
 
 from pipelines.measurement import claim_catalog
-from pipelines.results import _claim_charts, claim_pages
+from pipelines.results import _claim_charts, claim_pages, scoreboard
 from pipelines.results._claim_charts import Group
 from pipelines.results.evidence import recorded
-from pipelines.results.published import read_rows
+from pipelines.results.published import read_claims
 from tests.conftest import ROOT
 
 NAME = "standard-parameterization-saddle"
@@ -32,22 +32,19 @@ def hooks() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def measurement() -> claim_pages.Measurement:
-    found = claim_pages.read(NAME)
-    assert found
-    return found
+def entry() -> scoreboard.Entry:
+    return scoreboard.project_entry(NAME)
 
 
-def write(name: str, measurement: claim_pages.Measurement | None) -> str:
-    return claim_pages.write_page(name, measurement, "figure.png")
+def write(name: str) -> str:
+    return claim_pages.write_page(scoreboard.project_entry(name), "figure.png")
 
 
-def test_the_site_says_what_results_md_says(measurement: claim_pages.Measurement) -> None:
-    published = read_rows()[NAME]
-    cells = claim_pages.entry(NAME, measurement).cells()
-    for column in ("verdict", "as printed", "scale", "measured", "decided by", "commit", "cost"):
-        assert cells[column] == published[column]
-    page = write(NAME, measurement)
+def test_the_site_says_what_is_published(entry: scoreboard.Entry) -> None:
+    published = read_claims()[NAME]
+    document = entry.document()
+    assert {key: document[key] for key in published} == published
+    page = write(NAME)
     assert f'<b class="holds">{published["verdict"]}</b>' in page
     assert f"python -m pipelines run {NAME} --scale cpu --seeds 5 --force" in page
     for bound in claim_catalog.load(NAME).decided_by:
@@ -62,28 +59,29 @@ def test_a_page_shows_the_newest_of_runs_that_are_alike(monkeypatch: pytest.Monk
     for runs in ([older, newest], [newest, older]):
         found = replace(evidence, runs=runs)
         monkeypatch.setattr(recorded, "read", lambda _, found=found: found)
-        page = claim_pages.read(NAME)
-        assert page and page.result.run.id == newest.document.run_id
+        result = scoreboard.project_entry(NAME).project
+        assert result and result.run.id == newest.document.run_id
 
 
-def test_no_bound_has_a_verdict_where_nothing_is_judged(
-    measurement: claim_pages.Measurement,
-) -> None:
-    unjudged = replace(measurement.result, judgement={"verdict": "smaller scale", "quotations": []})
-    assert "<td>holds</td>" in write(NAME, measurement)
-    assert "<td>holds</td>" not in write(NAME, replace(measurement, result=unjudged))
+def test_no_bound_has_a_verdict_where_nothing_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "<td>holds</td>" in write(NAME)
+    unjudged = replace(claim_catalog.load(NAME), unjudged_scales=("cpu",))
+    monkeypatch.setattr(claim_catalog, "load", lambda name: unjudged)
+    page = write(NAME)
+    assert "<td>holds</td>" not in page
+    assert "<td>not judged</td>" in page
 
 
 def test_a_page_shows_the_interval_that_decides() -> None:
-    page = write("standard-init-diverges", claim_pages.read("standard-init-diverges"))
+    page = write("standard-init-diverges")
     [line] = [
         line for line in page.splitlines() if ">standard_diverged</code></td><td>holds" in line
     ]
     assert f"<td>{0.05**0.2:.4g} to 1</td>" in line  # all of five seeds, by the exact binomial
 
 
-def test_curves_are_thin_and_name_their_settings(measurement: claim_pages.Measurement) -> None:
-    charts = re.findall(r'<script type="application/json">(.*?)</script>', write(NAME, measurement))
+def test_curves_are_thin_and_name_their_settings(entry: scoreboard.Entry) -> None:
+    charts = re.findall(r'<script type="application/json">(.*?)</script>', write(NAME))
     assert len(charts) == len(claim_catalog.load(NAME).charts)
     for chart in map(json.loads, charts):
         assert chart["settings"] <= 10 < chart["all_settings"]
@@ -113,7 +111,7 @@ def test_a_chart_shows_the_mean_of_the_seeds_and_every_seed() -> None:
 
 
 def test_learning_curves_have_the_names_and_the_order_of_the_arms() -> None:
-    page = write("batchnorm-overfits", claim_pages.read("batchnorm-overfits"))
+    page = write("batchnorm-overfits")
     charts = re.findall(r'<script type="application/json">(.*?)</script>', page)
     shown = {
         trace["name"]: trace["line"]["color"]
@@ -127,7 +125,7 @@ def test_learning_curves_have_the_names_and_the_order_of_the_arms() -> None:
 
 @pytest.mark.parametrize("name", ["gradient-formula", "two-phases", "allconv-cifar10"])
 def test_every_command_of_a_card_can_be_pasted_from_its_page(name: str) -> None:
-    _, _, commands = write(name, claim_pages.read(name)).partition("<p>Run:</p>\n<pre><code>")
+    _, _, commands = write(name).partition("<p>Run:</p>\n<pre><code>")
     block, _, _ = commands.partition("</code></pre>")
     words = [shlex.split(line, comments=True) for line in block.replace("\\\n", "").splitlines()]
     assert len(words) == claim_catalog.card(name).count("python -m pipelines ")
@@ -135,7 +133,7 @@ def test_every_command_of_a_card_can_be_pasted_from_its_page(name: str) -> None:
 
 
 def test_a_claim_that_is_not_run_has_a_page_with_its_cost() -> None:
-    page = write("alexnet-imagenet", claim_pages.read("alexnet-imagenet"))
+    page = write("alexnet-imagenet")
     claim = claim_catalog.load("alexnet-imagenet")
     assert "not run" in page
     assert "python -m pipelines run alexnet-imagenet --scale paper" in page

@@ -9,9 +9,10 @@ import pytest
 
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog, sweep
+from pipelines.measurement.claim_run.json_document import stated_document
+from pipelines.measurement.claim_view import DOCUMENTS, ClaimView, group_by_document
 from pipelines.measurement.verdict import UNDECIDED, Bound
-from pipelines.results import scoreboard
-from pipelines.results._templates import DOCUMENTS
+from pipelines.results import published, scoreboard
 from pipelines.running.seed_statistics import format_spread
 from pipelines.tracking import mlflow_ui
 from tests.conftest import command
@@ -34,7 +35,7 @@ def test_the_report_is_a_function_of_the_database(home: Path, tmp_path: Path) ->
     sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])
     for folder in (tmp_path / "a", tmp_path / "b"):
         document = scoreboard.write(folder)
-    for file in ("RESULTS.md", "results.html", f"figures/{NAME}.png"):
+    for file in ("RESULTS.md", "results.json", "results.html", f"figures/{NAME}.png"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
     verdicts = {entry["claim"]: entry["verdict"] for entry in document["claims"]}
     assert verdicts[NAME] == "holds"
@@ -89,17 +90,20 @@ def test_decided_claims_come_first_and_can_be_filtered(home: Path, tmp_path: Pat
 def test_both_say_of_every_claim_what_was_measured(home: Path, tmp_path: Path) -> None:
     document = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])
     scoreboard.write(tmp_path)
-    published = scoreboard.markdown(scoreboard.entries(), {}, {}, scoreboard.PUBLISHED)
-    assert mlflow_ui.address() not in published  # another home has other addresses
     ratio = document["metrics"]["ratio"]
     measured = f"ratio {ratio['mean']:.4g} ± {ratio['sd']:.2g} (n = {ratio['n']})"
     for file in ("RESULTS.md", "results.html"):
         text = (tmp_path / file).read_text()
         assert measured in text
-        assert document["run_id"][:8] in text
         assert all(name in text for name in claim_catalog.names())
-    rows = re.findall(r"^\| ([\w-]+|\[[\w-]+\].*?) \|", (tmp_path / "RESULTS.md").read_text(), re.M)
+    assert document["run_id"][:8] in (tmp_path / "results.html").read_text()
+    results = (tmp_path / "RESULTS.md").read_text()
+    assert mlflow_ui.address() not in results  # another home has other addresses
+    rows = re.findall(r"^\| ([\w-]+|\[[\w-]+\].*?) \|", results, re.M)
     assert len(rows) == len(claim_catalog.names()) + rows.count("claim")
+    claims = {each["claim"]: each for each in published.read(tmp_path / "results.json")["claims"]}
+    assert claims[NAME]["metrics"] == document["metrics"]
+    assert set(claims) == set(claim_catalog.names())
 
 
 def test_numbers_that_decide_nothing_can_be_shown(
@@ -110,10 +114,10 @@ def test_numbers_that_decide_nothing_can_be_shown(
     decisive = {bound.metric for bound in found.decided_by}
     other = next(key for key in document["metrics"] if key not in decisive)
     entry = scoreboard.entry_of_run(document)
-    assert other not in entry.cells()["measured"]
+    assert other not in entry.view.text("measured")
     shown = dataclasses.replace(found, shown=(other,))
     monkeypatch.setattr(claim_catalog, "load", lambda name: shown)
-    assert f"{other} {format_spread(document['metrics'][other])}" in entry.cells()["measured"]
+    assert f"{other} {format_spread(document['metrics'][other])}" in entry.view.text("measured")
 
 
 @pytest.mark.parametrize(
@@ -126,20 +130,17 @@ def test_numbers_that_decide_nothing_can_be_shown(
         ("ours, after LY Table 1", "ours"),
     ],
 )
-def test_a_source_names_its_document(
-    source: str, document: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scoreboard.Entry, "source", source)
-    entry = scoreboard.Entry(NAME)
-    assert entry.document_of == document
-    [(title, entries)] = scoreboard.group_by_document([entry])
-    assert entries == [entry]
+def test_a_source_names_its_document(source: str, document: str) -> None:
+    view = ClaimView({**stated_document(NAME), "source": source})
+    assert view.document_of == document
+    [(title, views)] = group_by_document([view])
+    assert views == [view]
     assert title.startswith(document)
 
 
 def test_every_claim_is_of_one_of_the_documents() -> None:
-    entries = [scoreboard.Entry(name) for name in claim_catalog.names()]
-    assert {entry.document_of for entry in entries} <= set(DOCUMENTS)
+    views = [ClaimView(stated_document(name)) for name in claim_catalog.names()]
+    assert {view.document_of for view in views} <= set(DOCUMENTS)
 
 
 @pytest.mark.slow
@@ -160,8 +161,9 @@ def test_a_verdict_is_by_the_rules_of_today(home: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(claim_catalog, "load", lambda name: stricter)
     [after] = [entry for entry in scoreboard.entries() if entry.name == NAME]
     assert (before.verdict, after.verdict) == ("holds", "refuted")
-    assert after.yours is not None
-    assert before.document() | after.yours.judgement == after.document()
+    assert before.yours is not None and after.yours is not None
+    judgement = {key: after.yours.judged[key] for key in before.yours.judged}
+    assert before.document() | judgement == after.document()
     assert after.document()["as_printed"] == ""
 
 
@@ -177,6 +179,6 @@ def test_a_run_with_settings_of_before_is_left_out(
 
 
 def test_without_evidence_nothing_is_published(home: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="a store that holds none"):
+    with pytest.raises(UserError, match="a folder of bundles that holds none"):
         scoreboard.publish(tmp_path / "published")
     assert not (tmp_path / "published").exists()

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import LISTED_BY, UserError, unknown
-from pipelines.measurement import cells, claim_catalog, documents, sweep
+from pipelines.measurement import cells, claim_catalog, sweep
 from pipelines.measurement.claim import SEED_PREFIX
+from pipelines.measurement.claim_run import json_document, note, settings_table
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import ONLY_SEED, MeasurementPlan, stated_plan
 from pipelines.results.evidence import derive
@@ -49,9 +50,9 @@ def _renew(document: Document, archive: file_format.Archive, run_id: str) -> Map
     if document.tags.get("kind") != "claim":
         return {}
     row = derive.row_of(document, run_id)
-    values = documents.seed_values(derive.histories(document))
-    csv = archive.artifact(document.run_id, documents.CSV) or b""
-    return documents.renewed_tags(row, values, csv.decode())
+    values = json_document.seed_values(derive.histories(document))
+    csv = archive.artifact(document.run_id, settings_table.FILE) or b""
+    return note.renewed_tags(row, values, csv.decode())
 
 
 def import_missing(names: Collection[str] | None) -> int:
@@ -205,7 +206,7 @@ def _is_of_today(row: history.Row, plan: MeasurementPlan) -> bool:
     """Return whether a run has recorded the numbers that today's rules make of its cells."""
     values = sweep.values_of_cells(plan, row)
     recorded = history.histories([row.id], SEED_PREFIX)[row.id]
-    return values is not None and documents.has_recorded(recorded, values)
+    return values is not None and json_document.has_recorded(recorded, values)
 
 
 def list_bundles() -> dict[str, Any]:

@@ -1,95 +1,85 @@
 """The check of the evidence: every verdict derived from the curves in the bundles.
 
-It is compared with its row of RESULTS.md and with what the claim's run recorded, and cells with
-their trainings. Others are measured anew, some of them. No database is needed.
+It is compared with results.json and with what the claim's run recorded, and cells with their
+trainings. Others are measured anew, some of them. No database is needed.
 """
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from pipelines.errors import UserError
-from pipelines.measurement import claim_catalog, documents
-from pipelines.measurement.verdict import UNDECIDED
-from pipelines.results import counts, scoreboard
+from pipelines.measurement import claim_catalog, verdict
+from pipelines.measurement.claim_run import json_document, settings_table
+from pipelines.measurement.claim_run.json_document import JsonDocument
+from pipelines.measurement.claim_view import ClaimView
+from pipelines.results import counts, markdown, published
 from pipelines.results.evidence import recorded
 from pipelines.results.evidence.derive import draw, is_measurable
 from pipelines.results.evidence.recorded import RecordedRun
-from pipelines.results.published import read_rows
 from pipelines.running import seed_statistics
 from pipelines.runtime.provenance import ROOT
 
-COMPARED = ("verdict", "as printed", "scale", "floor reached", "measured")  # columns of RESULTS.md
+SHOWN = ("verdict", "as printed", "scale", "floor reached", "measured")  # of every claim
+COMPARED = ("verdict", "as_printed", "scale", "floor", "seeds", "quotations", "bounds")
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
-@dataclass(frozen=True)
-class Derived:
-    """What the curves of a claim say at the largest scale that is complete."""
-
-    claim: str
-    seeds: int
-    other_code: int
-    """Cells that were measured by other code than today's, on any backend."""
-    cells: dict[str, str]
-    """By column of RESULTS.md."""
-    grades: list[str]
-    """Of its quoted sentences."""
-
-
 def check_evidence(
-    results: Path = ROOT / "RESULTS.md", again: int = 0, seed: int = 0, minutes: float = 1
+    results: Path = ROOT / published.FILE, again: int = 0, seed: int = 0, minutes: float = 1
 ) -> dict[str, Any]:
-    """Derive every verdict and compare it with RESULTS.md; what differs are the `problems`.
+    """Derive every verdict and compare it with results.json; what differs are the `problems`.
 
     So many cells are measured `again`, drawn by a seed among those that all in all take about so
     many minutes or less.
     """
     if not results.is_file():
         raise UserError(
-            f"The evidence is compared with a RESULTS.md. Received: {results}, which is not there. "
-            "Write it: python -m pipelines report --publish"
+            f"The evidence is compared with a results.json. Received: {results}, which is not "
+            "there. Write it: python -m pipelines report --publish"
         )
-    published, derived, pool = read_rows(results), [], []
+    stated, derived, pool = published.read_claims(results), dict[str, JsonDocument](), []
+    claims: list[dict[str, Any]] = []
     problems: list[str] = []
     for name in claim_catalog.names():
         evidence = recorded.read(name)
         for run in evidence.by_scale.values():
             problems += [f"{name}: {problem}" for problem in _check_run(run)]
-            problems += [problem for cell in evidence.cells(run) for problem in cell.check()]
+            problems += [problem for cell in run.cells for problem in cell.check()]
         deciding = evidence.deciding
-        claim = _derive(deciding) if deciding else None
-        derived += [claim] if claim else []
-        row = published.get(name, {})
-        problems += [f"{name}: {problem}" for problem in _compare_row(claim, row)]
-        cells = evidence.cells(deciding) if deciding else []
+        if deciding and (document := _derive(deciding)):
+            derived[name] = document
+            about = {"claim": name, "seeds": document["seeds"]}
+            about |= {"other_code": count_other_code(deciding)}
+            claims.append(about | {key: ClaimView(document).text(key) for key in SHOWN})
+        compared = _compare(derived.get(name), stated.get(name))
+        problems += [f"{name}: {problem}" for problem in compared]
+        cells = deciding.cells if deciding else []
         pool += [[cell for cell in cells if again and is_measurable(cell, 60 * minutes / again)]]
-    problems += find_other_counts(derived, results.parent)
+    problems += _find_outdated(derived, results)
     drawn = draw(pool, again, seed)
     problems += [problem for cell in drawn for problem in cell.measure_anew()]
-    claims = [
-        {"claim": d.claim, "seeds": d.seeds, "other_code": d.other_code, **d.cells} for d in derived
-    ]
     anew = {"cells": [cell.title for cell in drawn], "draw": seed, "asked": again}
     return {"claims": claims, "problems": problems, "results": str(results), "again": anew}
 
 
-def find_other_counts(derived: Sequence[Derived], folder: Path) -> Iterator[str]:
-    """Yield which pages hold other numbers of verdicts and grades than the evidence."""
-    by_name = {each.claim: each for each in derived}
-    words = []
-    for entry in map(scoreboard.Entry, claim_catalog.names()):
-        found = by_name.get(entry.name)
-        verdict = found.cells["verdict"] if found else entry.verdict
-        grades = found.grades if found else [each["grade"] for each in entry.quotations]
-        words.append((entry.document_of == counts.OURS, verdict, grades))
-    counted = counts.of_words(words)
-    for page in counts.PAGES:
-        file = folder / page
+def _find_outdated(derived: Mapping[str, JsonDocument], results: Path) -> Iterator[str]:
+    """Yield which pages say something else than the evidence: RESULTS.md, and those with counts."""
+    page = results.with_name("RESULTS.md")
+    document = published.read(results)
+    if page.is_file() and page.read_text() != markdown.results(document, markdown.card_links()):
+        yield "RESULTS.md: it is not what results.json says: python -m pipelines report --publish"
+    names = claim_catalog.names()
+    views = [ClaimView(derived.get(n) or json_document.stated_document(n)) for n in names]
+    counted = counts.of_claims(views)
+    for name in counts.PAGES:
+        file = results.parent / name
         if file.is_file() and (text := file.read_text()) != counted.replace_block(text):
-            yield f"{page}: its counts are not those of the evidence: {' '.join(counted.lines())}"
+            yield f"{name}: its counts are not those of the evidence: {' '.join(counted.lines())}"
 
 
 def _check_run(run: RecordedRun) -> Iterator[str]:
@@ -100,34 +90,24 @@ def _check_run(run: RecordedRun) -> Iterator[str]:
     if len(measured) < whole:
         yield f"run {run.row.id} holds {len(measured)} of {whole} settings"
         return
-    if (
-        run.csv.splitlines()
-        != documents.format_table(documents.table_rows(run.plan, measured)).splitlines()
-    ):
-        yield f"run {run.row.id} has another {documents.CSV} than its cells say"
+    table = settings_table.write(settings_table.rows(run.plan, measured))
+    if run.csv.splitlines() != table.splitlines():
+        yield f"run {run.row.id} has another {settings_table.FILE} than its cells say"
     found = run.seed_values
     for metric, numbers in run.derived_values.items():
-        if not documents.are_same(found.get(metric, []), numbers):
+        if not json_document.are_same(found.get(metric, []), numbers):
             yield f"run {run.row.id} has recorded another {metric} than its cells say"
 
 
-def _derive(run: RecordedRun) -> Derived | None:
-    """Return the verdict that the cells of a run give; None where it lacks some."""
+def _derive(run: RecordedRun) -> JsonDocument | None:
+    """Return what the cells of a run say of its claim; None where it lacks some."""
     plan = run.plan
     if plan is None or len(run.measured) < len(plan.cells):
         return None
     values = run.derived_values
-    judgement = plan.claim.judge(values, plan.scale)
-    spreads = seed_statistics.metric_spreads(seed_statistics.summarize(values), plan.seeds)
-    columns = {
-        "verdict": judgement["verdict"],
-        "as printed": judgement["as_printed"],
-        "scale": plan.scale,
-        "floor reached": judgement["floor"],
-        "measured": scoreboard.describe_metrics(plan.claim, spreads),
-    }
-    grades = [each["grade"] for each in judgement["quotations"]]
-    return Derived(plan.name, plan.seeds, count_other_code(run), columns, grades)
+    metrics = seed_statistics.metric_spreads(seed_statistics.summarize(values), plan.seeds)
+    judgement = json_document.judge(plan.claim, values, plan.scale)
+    return {**run.judged_document, **judgement, "metrics": metrics}
 
 
 def count_other_code(run: RecordedRun) -> int:
@@ -136,20 +116,22 @@ def count_other_code(run: RecordedRun) -> int:
     return sum(m.code not in plan.codes for m in run.measured) if plan else 0
 
 
-def _compare_row(derived: Derived | None, row: Mapping[str, str]) -> Iterator[str]:
-    """Yield in what the evidence of a claim and its row of RESULTS.md disagree."""
-    if derived is None:
-        if row.get("verdict") not in UNDECIDED:
-            yield (
-                f"RESULTS.md says {row['verdict']}, and no evidence says so"
-                if row
-                else "RESULTS.md has no row of it: python -m pipelines report --publish"
-            )
-        return
-    for column in COMPARED:
-        published = row.get(column, "nothing")
-        texts = (published, derived.cells[column])
-        numbers = ([float(number) for number in NUMBER.findall(text)] for text in texts)
-        words = {tuple(NUMBER.split(text)) for text in texts}
-        if len(words) > 1 or not documents.are_same(*numbers):
-            yield f"{column}: RESULTS.md says {published!r}, its curves {derived.cells[column]!r}"
+def _compare(derived: JsonDocument | None, stated: JsonDocument | None) -> Iterator[str]:
+    """Yield in what the evidence of a claim and its document in results.json disagree."""
+    if stated is None:
+        yield "results.json has nothing of it: python -m pipelines report --publish"
+    elif derived is None:
+        if stated["verdict"] not in verdict.UNDECIDED:
+            yield f"results.json says {stated['verdict']}, and no evidence says so"
+    else:
+        said, found = ({k: d.get(k) for k in COMPARED} | d["metrics"] for d in (stated, derived))
+        for key in dict.fromkeys([*found, *said]):
+            texts = [_json(document.get(key)) for document in (said, found)]
+            numbers = ([float(number) for number in NUMBER.findall(text)] for text in texts)
+            words = [NUMBER.split(text) for text in texts]
+            if words[0] != words[1] or not json_document.are_same(*numbers):
+                yield f"{key}: results.json says {texts[0]}, its curves {texts[1]}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(to_jsonable_python(value, inf_nan_mode="null"), ensure_ascii=False)

@@ -3,12 +3,15 @@
 All of it is read from the files, every byte of which is checked; no database is needed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from pipelines.measurement import cells, sweep
-from pipelines.measurement.documents import CSV, seed_values
+from pipelines.measurement import cells, claim_catalog, sweep
+from pipelines.measurement.claim_run import json_document, settings_table
+from pipelines.measurement.claim_run.json_document import JsonDocument, seed_values
+from pipelines.measurement.experiment import Experiment, trainings_by_cell
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import MeasurementPlan, stated_plan_of
 from pipelines.recipes.catalog import SCALES
@@ -28,6 +31,10 @@ class RecordedRun:
     """Its cells."""
     csv: str
     """The same for a reader."""
+    picture: bytes | None
+    """Its figure as PNG."""
+    every_training: list[Document]
+    """All that the bundles hold of the claim."""
 
     @cached_property
     def row(self) -> history.Row:
@@ -44,6 +51,13 @@ class RecordedRun:
         """Return by metric the numbers of the seeds that it has recorded."""
         return seed_values(histories(self.document))
 
+    @property
+    def judged_document(self) -> JsonDocument:
+        """Return the claim as `run --json` prints it, of recorded numbers by the rules of today."""
+        claim, scale = claim_catalog.load(self.row.tags["claim"]), self.row.tags["scale"]
+        judgement = json_document.judge(claim, self.seed_values, scale)
+        return json_document.claim_document(self.row) | judgement
+
     @cached_property
     def measured(self) -> list[Measured]:
         """Return the cells of its plan; those that it lacks are left out."""
@@ -56,6 +70,38 @@ class RecordedRun:
         plan = self.plan
         return sweep.values_by_metric(sweep.metrics_by_seed(plan, self.measured)) if plan else {}
 
+    @property
+    def trainings(self) -> list[Document]:
+        """Return the trainings that its cells follow from."""
+        trained = {key for m in self.measured for key in m.trained}
+        return [d for d in self.every_training if d.tags.get("fingerprint") in trained]
+
+    @property
+    def own_ids(self) -> set[str]:
+        """Return the ids of the trainings below it, and of those that it names."""
+        below = {d.run_id for d in self.every_training if d.tags.get(store.PARENT) == self.row.id}
+        return below | {*store.reused_ids(self.document.tags)}
+
+    @property
+    def cells(self) -> list[RecordedCell]:
+        """Return the cells of today's plan, each with what finds its trainings."""
+        find, own = trained_among(self.every_training), self.own_ids
+        return [RecordedCell(self.plan, m, find, own) for m in self.measured if self.plan]
+
+    def draw(self, plan: MeasurementPlan) -> Any:
+        """Return the figure of its plan anew, with the learning curves of trained networks."""
+        if not isinstance(plan.claim, Experiment):
+            return plan.claim.figure(self.measured)
+        own = self.own_ids
+        by_id = {d.run_id: d for d in self.every_training if d.run_id in own}
+        rows = [row_of(d) for d in by_id.values() if d.tags["kind"] == "training"]
+
+        def read_curves(ids: Sequence[str]) -> dict[str, history.Table]:
+            return {each: history.table(histories(by_id[each])) for each in ids}
+
+        trained = trainings_by_cell(plan, self.measured, rows, read_curves)
+        return plan.claim.figure(self.measured, trained)
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -63,7 +109,6 @@ class Evidence:
 
     name: str
     runs: list[RecordedRun]
-    trainings: list[Document]
 
     @cached_property
     def by_scale(self) -> dict[str, RecordedRun]:
@@ -77,17 +122,18 @@ class Evidence:
         """Return the run at the largest scale."""
         return self.by_scale[max(self.by_scale, key=SCALES.index)] if self.by_scale else None
 
-    def trainings_of(self, run: RecordedRun) -> list[Document]:
-        """Return the trainings that the cells of a run follow from."""
-        trained = {key for m in run.measured for key in m.trained}
-        return [d for d in self.trainings if d.tags.get("fingerprint") in trained]
-
-    def cells(self, run: RecordedRun) -> list[RecordedCell]:
-        """Return the cells of a run of today's plan, each with what finds its trainings."""
-        own = {*store.reused_ids(run.document.tags)}
-        own |= {d.run_id for d in self.trainings if d.tags.get(store.PARENT) == run.row.id}
-        find = trained_among(self.trainings)
-        return [RecordedCell(run.plan, m, find, own) for m in run.measured if run.plan]
+    @property
+    def begun(self) -> RecordedRun | None:
+        """Return the run of most seeds, and fewer than stated, at a scale larger than decided."""
+        decided = SCALES.index(self.deciding.row.tags["scale"]) if self.deciding else -1
+        lacking = {
+            (SCALES.index(plan.scale), plan.seeds, run.row.start_ms): run
+            for run in self.runs
+            if (plan := run.plan) and plan.claim.recipes and not plan.first_seed
+            if not plan.is_as_stated
+            if SCALES.index(plan.scale) > decided
+        }
+        return lacking[max(lacking)] if lacking else None
 
 
 def read(name: str) -> Evidence:
@@ -100,10 +146,12 @@ def read(name: str) -> Evidence:
                 if row.kind in TRAINED:
                     trainings.append(archive.run(row))
                 elif row.claim == name and row.kind == "claim":
-                    parts = (archive.artifact(row.run_id, part) for part in (cells.TABLE, CSV))
-                    table, csv = (part or b"" for part in parts)
-                    runs.append(RecordedRun(archive.run(row), table, csv.decode()))
-    return Evidence(name, runs, trainings)
+                    names = (cells.TABLE, settings_table.FILE, "figure.png")
+                    table, csv, picture = (archive.artifact(row.run_id, n) for n in names)
+                    text = (csv or b"").decode()
+                    run = archive.run(row)
+                    runs.append(RecordedRun(run, table or b"", text, picture, trainings))
+    return Evidence(name, runs)
 
 
 def trained_among(runs: Iterable[Document]) -> Trained:

@@ -1,11 +1,10 @@
-"""The names of claims, recipes, architectures, schedules and data sets, as tables."""
+"""`python -m pipelines list`: claims, recipes, models, schedules and data sets, as tables."""
 
 import itertools
 import re
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 PROG = "python -m pipelines"
@@ -28,31 +27,34 @@ def list_names() -> dict[str, list[Any]]:
     from pipelines.measurement import claim_catalog
     from pipelines.measurement.plan import stated_plan
     from pipelines.recipes import catalog, lr
-    from pipelines.results.published import read_rows
+    from pipelines.results.published import read_claims
 
     at_hand = {name: is_at_hand(name) for name in datasets.DATASETS}
-    published = read_rows()
-    claims = [
-        {"name": name, "source": claim.source, "says": claim.says}
-        | {
-            "scales": list(claim.scales),
-            "costs": order_scales({s: str(c) for s, c in claim.costs.items()}),
-        }
-        | {"verdict": published.get(name, {}).get("verdict", claim.verdict_without_run)}
-        | {"verdict_scale": published.get(name, {}).get("scale", "")}
-        | _data_state(
-            stated_plan(
-                name, "cpu" if "cpu" in claim.scales else [*claim.scales][-1], seeds=1
-            ).data_sets,
-            at_hand,
+
+    def data_state(names: Sequence[str]) -> dict[str, Any]:
+        return {"data": list(names), "data_at_hand": all(at_hand[name] for name in names)}
+
+    published = read_claims()
+    claims = []
+    for name in claim_catalog.names():
+        claim, document = claim_catalog.load(name), published.get(name, {})
+        scale = "cpu" if "cpu" in claim.scales else [*claim.scales][-1]
+        claims.append(
+            {
+                "name": name,
+                "source": claim.source,
+                "says": claim.says,
+                "scales": list(claim.scales),
+                "costs": order_scales({s: str(cost) for s, cost in claim.costs.items()}),
+                "verdict": document.get("verdict", claim.verdict_without_run),
+                "verdict_scale": document.get("scale", ""),
+                **data_state(stated_plan(name, scale, seeds=1).data_sets),
+            }
         )
-        for name in claim_catalog.names()
-        for claim in [claim_catalog.load(name)]
-    ]
     recipes = [
         {"name": name, "source": recipe.source, "scales": list(scales)}
         | {"reported": dict(recipe.reported), "cost": recipe.cost}
-        | _data_state([recipe.data], at_hand)
+        | data_state([recipe.data])
         for name, scales in catalog.RECIPES.items()
         for recipe in [scales["cpu"]]
     ]
@@ -64,10 +66,6 @@ def list_names() -> dict[str, list[Any]]:
         "data": list(datasets.DATASETS),
         "data_at_hand": [name for name in at_hand if at_hand[name]],
     }
-
-
-def _data_state(names: Sequence[str], at_hand: Mapping[str, bool]) -> dict[str, Any]:
-    return {"data": list(names), "data_at_hand": all(at_hand[name] for name in names)}
 
 
 def order_scales(costs: Mapping[str, Any]) -> dict[str, str]:
@@ -96,73 +94,60 @@ def show(document: Mapping[str, list[Any]]) -> None:
     """
     from pipelines.measurement.verdict import UNDECIDED
 
-    columns = Columns(shutil.get_terminal_size().columns)
-    columns.print_head("claim", "verdict")
+    _print_head("claim", "verdict")
     for row in sorted(document["claims"], key=lambda row: row["verdict"] in UNDECIDED):
-        columns.print_row(row, row["verdict"], row["costs"], row["says"])
+        _print_row(row, row["verdict"], row["costs"], row["says"])
     print()
-    columns.print_head("recipe", "reported")
+    _print_head("recipe", "reported")
     for row in document["recipes"]:
         reported = next((f"{error_pct:g} %" for error_pct in row["reported"].values()), "")
         costs = {scale: LIMIT.split(text)[0] for scale, text in split_costs(row["cost"]).items()}
         for long, unit in SHORT.items():
             costs = {scale: re.sub(long, unit, text) for scale, text in costs.items()}
-        columns.print_row(row, reported, costs, row["source"])
+        _print_row(row, reported, costs, row["source"])
     here = document["data_at_hand"]
     data = [name if name in here else f"{name} (not here)" for name in document["data"]]
     for title, names in {**document, "data": data}.items():
         if title in ("models", "schedules", "data"):
-            print(f"\n{columns.wrap(f'{title}: ' + ', '.join(names)).strip()}")
+            print(f"\n{_wrap(f'{title}: ' + ', '.join(names)).strip()}")
     print(FOOTER)
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The columns of a line in a terminal: name, verdict or reported number, cost, data."""
+def _widths() -> tuple[int, int, int]:
+    """Return the columns of the terminal, of costs and of data."""
+    width = shutil.get_terminal_size().columns
+    data = 12 if width < WIDE else 24
+    return width, max(18, width - NAME - SECOND - data), data
 
-    width: int
 
-    @property
-    def data(self) -> int:
-        return 12 if self.width < WIDE else 24
+def _print_head(first: str, second: str) -> None:
+    """Print the names of the columns over a line."""
+    width, cost, _ = _widths()
+    print(f"{first:<{NAME}}{second:<{SECOND}}{'cost':<{cost}}data")
+    print("─" * (width - 1))
 
-    @property
-    def cost(self) -> int:
-        return max(18, self.width - NAME - SECOND - self.data)
 
-    def print_head(self, first: str, second: str) -> None:
-        """Print the names of the columns over a line."""
-        print(self._format([first, second, "cost", "data"]))
-        print("─" * (self.width - 1))
+def _print_row(row: Mapping[str, Any], second: str, costs: Mapping[str, str], about: str) -> None:
+    """Print a claim or a recipe, on more lines where a column needs them."""
+    from pipelines.data.datasets import DATASETS, SAMPLES
 
-    def print_row(
-        self, row: Mapping[str, Any], second: str, costs: Mapping[str, str], about: str
-    ) -> None:
-        """Print a claim or a recipe, on more lines where a column needs them."""
-        cost = _fold([f"{scale} {text}" for scale, text in costs.items()], self.cost)
-        missing = [] if row["data_at_hand"] else ["not here"]
-        from pipelines.data.datasets import DATASETS, SAMPLES
+    _, cost_width, data_width = _widths()
+    cost = _fold([f"{scale} {text}" for scale, text in costs.items()], cost_width)
+    names = {"drawn" if DATASETS[name][0] == SAMPLES else name for name in row["data"]}
+    data = _fold(sorted(names) + ["not here"] * (not row["data_at_hand"]), data_width)
+    seconds = textwrap.wrap(second, SECOND - 1) or [""]
+    for cells in itertools.zip_longest([row["name"]], seconds, cost, data, fillvalue=""):
+        first, word, cost_text, data_text = cells
+        print(f"{first:<{NAME}}{word:<{SECOND}}{cost_text:<{cost_width}}{data_text}".rstrip())
+    print(_wrap(about))
 
-        names = {"drawn" if DATASETS[name][0] == SAMPLES else name for name in row["data"]}
-        data = _fold([*sorted(names), *missing], self.data)
-        seconds = textwrap.wrap(second, SECOND - 1) or [""]
-        for cells in itertools.zip_longest([row["name"]], seconds, cost, data, fillvalue=""):
-            print(self._format(cells))
-        print(self.wrap(about))
 
-    def wrap(self, text: str) -> str:
-        """Return a text that is set in."""
-        return textwrap.fill(
-            text,
-            max(20, self.width - 1),
-            initial_indent="  ",
-            subsequent_indent="  ",
-            break_on_hyphens=False,
-        )
-
-    def _format(self, cells: Sequence[str]) -> str:
-        name, second, cost, data = cells
-        return f"{name:<{NAME}}{second:<{SECOND}}{cost:<{self.cost}}{data}".rstrip()
+def _wrap(text: str) -> str:
+    """Return a text that is set in."""
+    width = max(20, _widths()[0] - 1)
+    return textwrap.fill(
+        text, width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+    )
 
 
 def _fold(words: Sequence[str], width: int) -> list[str]:
