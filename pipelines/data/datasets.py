@@ -124,6 +124,11 @@ def get(name: str) -> DataSet:
     return data_set
 
 
+def require(name: str) -> None:
+    """Raise UserError unless the data set is there; quick, without TensorFlow."""
+    get(name).examples({})
+
+
 def load(
     name: str,
     train_examples: int | None = None,

@@ -93,6 +93,8 @@ class Claim:
     """What is trained with a setting and a seed: refused, if need be, before a run is opened."""
     reads: str | None = None
     """The setting that names a data set which is read without a recipe."""
+    require: Callable[[str], Any] = str
+    """What raises UserError where that data set is not there."""
     unstable: Mapping[str, float] = field(default_factory=dict)
     """Curves that rounding changes, such as where a search ends: by how much another processor may
     find them elsewhere, on the same side of their bounds."""

@@ -320,3 +320,21 @@ def _malformed_spec(spec: str) -> UserError:
         f"geometric range 8:256:2x of at most {MOST:,} finite values. Received: {spec!r}. Write it "
         "so."
     )
+
+
+def stack_rows(rows: Sequence[Mapping[str, Any]], axis: int = 0) -> dict[str, NDArray[Any]]:
+    """Return by name the numbers or curves of several rows, stacked along a new axis."""
+    return {key: np.stack([row[key] for row in rows], axis=axis) for key in rows[0]}
+
+
+def measure_at(
+    name: str, measure_one: Callable[[Cell, Any], dict[str, float]]
+) -> Callable[[Cells], Curves]:
+    """Return `measure` of a claim: the numbers of every cell at each value of its inner axis."""
+
+    def measure(cells: Cells) -> Curves:
+        values = cells.shared(name)
+        rows = [stack_rows([measure_one(cell, each) for each in values]) for cell in cells.cells]
+        return values, stack_rows(rows)
+
+    return measure

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.data import datasets
 from pipelines.errors import WORKERS, Paused, UserError, check_counts
 from pipelines.measurement import (
     cells,
@@ -221,9 +220,9 @@ def _measure_and_record(
     found = dict(cells.find(plan) if given is None else given)
     todo = [cell for key, cell in plan.cells_by_fingerprint.items() if key not in found]
     plan.claim.check_trainable(_recipes(plan, todo), plan.run_options)
-    if plan.claim.reads:
-        for name in {cell.point[plan.claim.reads] for cell in todo}:
-            datasets.get(name).examples({})
+    if reads := plan.claim.reads:
+        for name in {str(cell.point[reads]) for cell in todo}:
+            plan.claim.require(name)
     earlier_s = float(history.row(resume).tags.get(BUSY_S, 0)) if resume else 0.0
     started = time.perf_counter() - earlier_s
     with tracked_run.track(

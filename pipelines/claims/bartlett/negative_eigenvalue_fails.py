@@ -51,12 +51,20 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, select, stack
+from pipelines.measurement.grid import (
+    ASSUMPTION,
+    Array,
+    Cells,
+    Curves,
+    Measured,
+    select,
+    stack,
+    stack_rows,
+)
 from pipelines.measurement.quotation import FAILS, FORMULA, Quotation
 from pipelines.measurement.verdict import always
 from theory.descent import descent_path, eigenvalue_recursion, loss

@@ -44,12 +44,11 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.claims._curves import measure_at
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import minutes
-from pipelines.measurement.grid import Array, Cell, Measured, join, select, stack
+from pipelines.measurement.grid import Array, Cell, Measured, join, measure_at, select, stack
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
 from theory.factorization import balanced_bound, max_norm, paper_bound

@@ -59,13 +59,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.data import datasets
 from pipelines.errors import check_sizes
 from pipelines.measurement.cost import minutes
 from pipelines.measurement.experiment import Experiment, Trainer
-from pipelines.measurement.grid import Curves, Measured
+from pipelines.measurement.grid import Curves, Measured, stack_rows
 from pipelines.measurement.quotation import STEP, Quotation
 from pipelines.measurement.verdict import THEOREM, always
 from pipelines.runtime import backend
@@ -366,6 +365,7 @@ CLAIM = Experiment(
     unstable={"output_error": np.inf, "error_over_bound": np.inf}
     | {f"margin_r{r}": 1e-6 for r in LABELS},
     reads="data",
+    require=datasets.require,
     extra_metrics=extra_metrics,
     shown=("error_over_bound", "preserved_share", "own_printed_errors", "own_condition_ratio"),
     figure=lambda measured, _: figure(measured),

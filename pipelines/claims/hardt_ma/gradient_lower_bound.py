@@ -33,12 +33,11 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem, reductions
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, join
+from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, join, stack_rows
 from pipelines.measurement.quotation import FAILS, Quotation
 from pipelines.measurement.verdict import always
 from theory.factorization import max_norm

@@ -23,12 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, stack
+from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, stack, stack_rows
 from pipelines.measurement.quotation import FAILS, Quotation
 from pipelines.measurement.verdict import always
 from theory.factorization import compose, max_norm, rotation_layers

@@ -44,12 +44,11 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, join
+from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, join, stack_rows
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
 from theory.factorization import max_norm

@@ -26,12 +26,11 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.claims._curves import measure_at
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import Array, Cell, Measured, join, select
+from pipelines.measurement.grid import Array, Cell, Measured, join, measure_at, select
 from pipelines.measurement.quotation import FAILS, Quotation
 from pipelines.measurement.verdict import Bound, always
 from theory.linear_resnet import excess_risk

@@ -310,6 +310,7 @@ CLAIM = Theorem(
     measure=measure,
     unstable={"train_error_pct": 0.1, "best_error_pct": 0.1},
     reads="data",
+    require=datasets.require,
     extra_metrics=extra_metrics,
     figure=figure,
     reported=REPORTED,

@@ -42,12 +42,20 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import ASSUMPTION, Array, Cell, Cells, Curves, Measured, group_by
+from pipelines.measurement.grid import (
+    ASSUMPTION,
+    Array,
+    Cell,
+    Cells,
+    Curves,
+    Measured,
+    group_by,
+    stack_rows,
+)
 from pipelines.measurement.verdict import always
 from theory.circulant import circulant_measures, circulant_path, circulant_start
 from theory.two_phases import (

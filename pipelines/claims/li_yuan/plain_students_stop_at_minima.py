@@ -35,12 +35,11 @@ from typing import Any
 import numpy as np
 
 from keras_models import draw_relu_weights, singular_values
-from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, select
+from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, select, stack_rows
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
 from theory.relu_population import gradient, least_curvature, loss

@@ -26,12 +26,20 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, group_by, join
+from pipelines.measurement.grid import (
+    Array,
+    Cell,
+    Cells,
+    Curves,
+    Measured,
+    group_by,
+    join,
+    stack_rows,
+)
 from pipelines.measurement.quotation import FORMULA, SLIP, Quotation
 from pipelines.measurement.verdict import always
 from theory.relu_population import gradient, loss

@@ -41,13 +41,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels, place_legend_below
 from pipelines.claims.li_yuan.one_point_convexity import pairs
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, select
+from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, select, stack_rows
 from pipelines.measurement.quotation import NUMBER, Quotation
 from pipelines.measurement.verdict import always
 from theory.circulant import circulant_descent, circulant_start

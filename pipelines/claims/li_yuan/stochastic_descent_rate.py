@@ -42,12 +42,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import ASSUMPTION, Array, Cell, Cells, Curves, Measured, select
+from pipelines.measurement.grid import (
+    ASSUMPTION,
+    Array,
+    Cell,
+    Cells,
+    Curves,
+    Measured,
+    select,
+    stack_rows,
+)
 from pipelines.measurement.verdict import always
 from theory.two_phases import descent_error, descent_rate, worst_share
 

@@ -59,12 +59,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.claims._curves import stack_rows
 from pipelines.claims.li_yuan._figures import TURN, draw_phases, first_step
 from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import hours, minutes
-from pipelines.measurement.grid import Array, Cells, Curves, Measured, select
+from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack_rows
 from pipelines.measurement.quotation import NUMBER, Quotation
 from pipelines.measurement.verdict import always
 from theory.circulant import circulant_descent, circulant_matrix, circulant_start, scale_factor

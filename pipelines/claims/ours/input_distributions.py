@@ -35,13 +35,22 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.claims.li_yuan.population_gradient import monte_carlo, random_instance
 from pipelines.errors import check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, group_by, join, stack
+from pipelines.measurement.grid import (
+    Array,
+    Cell,
+    Cells,
+    Curves,
+    Measured,
+    group_by,
+    join,
+    stack,
+    stack_rows,
+)
 from pipelines.measurement.verdict import always
 from theory.relu_population import correlated_gradient
 
