@@ -39,6 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.claims._figures import panels
+from pipelines.data import datasets
 from pipelines.data.splits import batch_index
 from pipelines.errors import check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
@@ -163,8 +164,6 @@ def separate(x: Array, high: NDArray[np.bool_]) -> tuple[NDArray[np.int64], floa
 @functools.lru_cache(maxsize=1)
 def training_images(name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return all images [n, d] that are not test images, and their digits [n]."""
-    from pipelines.data import datasets
-
     return datasets.load(name).untested()
 
 
