@@ -42,7 +42,7 @@ def study_of_optuna(url: str, trials: int = 40) -> Any:
     study = optuna.create_study(
         study_name="s",
         storage=storage.connect(url),
-        sampler=samplers.make_sampler("cmaes", seed=0, objectives=1),
+        sampler=optuna.samplers.CmaEsSampler(seed=0, n_startup_trials=samplers.STARTUP_TRIALS),
     )
     study.set_user_attr(PLAN_OF, PLAN.identity)
     study.optimize(objective, n_trials=trials)
@@ -86,8 +86,7 @@ def test_the_state_of_cma_es_comes_from_the_trials_and_is_the_one_that_optuna_pi
     pickled = "".join([state for state in states_of(study) if state][-1].values())
     stored = pickle.loads(bytes.fromhex(pickled))  # noqa: S301  (this test has written it)
     assert stored.generation > 2
-    sampler = samplers.make_sampler("cmaes", seed=1, objectives=1)
-    trial_queue._read_no_pickle(sampler)
+    sampler = samplers.make_sampler("cmaes", 1)
     assert sampler._restore_optimizer(study.trials) is None
     space = sampler.infer_relative_search_space(study, study.trials[0])
     transform = optuna._transform._SearchSpaceTransform(space, transform_0_1=True)

@@ -127,13 +127,6 @@ def grid(space: str, base: Recipe, most: int) -> list[Params]:
     return [point for b in branches for point in _points(b, ranges, counts)]
 
 
-def shared_ranges(space: str, base: Recipe) -> set[str]:
-    """Return the names of the ranges that the space asks whatever it was answered before."""
-    branches = list(_branches(SPACES[space], base, {}))
-    names = [{name for name, asked in b.asked.items() if _is_range(asked)} for b in branches]
-    return set.intersection(*names)
-
-
 def signature(space: str, base: Recipe, lengths: bool = False) -> str:
     """Return 12 hexadecimal digits of all that the space asks about a base: names and ranges."""
     branches = [(b.answers, b.asked) for b in _branches(SPACES[space], base, {})]

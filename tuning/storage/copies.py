@@ -122,7 +122,7 @@ def _copy_trials(study: Any, target: Any) -> Any:
     for trial in study.get_trials():
         kept = {k: v for k, v in trial.system_attrs.items() if ":optimizer" not in k}
         trial.system_attrs = kept
-        target.create_new_trial(copied._study_id, template_trial=trial)
+        copied.add_trial(trial)
     return copied
 
 
