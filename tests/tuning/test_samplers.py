@@ -6,13 +6,12 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 
 from pipelines.errors import UserError
 from tuning.search import samplers
 from tuning.storage import storage
-
-optuna = pytest.importorskip("optuna")
 
 STEPS, REPORTS = 900, 9
 SHARED = {"learning_rate", "momentum"}  # parameters of `error_pct` whatever the schedule

@@ -19,7 +19,7 @@ from tuning import catalog
 from tuning.analysis import trial_results
 from tuning.storage import copies, leader, storage
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home", "digits")]
 TRIALS = 5
 LONG = ["--recipe", "mlp-digits", "--sampler", "random", "--steps", "600"]
 WAIT_S = 240.0
@@ -91,9 +91,7 @@ def where(request: pytest.FixtureRequest, home: Path) -> str:
 POSTGRESQL = pytest.mark.parametrize("where", ["postgresql"], indirect=True)
 
 
-def test_killed_workers_trials_are_tried_again_by_others(
-    where: str, home: Path, digits: Path
-) -> None:
+def test_killed_workers_trials_are_tried_again_by_others(where: str) -> None:
     words = [*LONG, "--storage", where, "--trials", str(TRIALS), "--workers", "2"]
     process = start_process("run", "s", *words)
     for count in (1, 2):
@@ -104,9 +102,7 @@ def test_killed_workers_trials_are_tried_again_by_others(
 
 
 @POSTGRESQL
-def test_a_leader_of_four_killed_with_a_worker_is_followed_by_resume(
-    where: str, home: Path, digits: Path
-) -> None:
+def test_a_leader_of_four_killed_with_a_worker_is_followed_by_resume(where: str) -> None:
     words = [*LONG, "--storage", where, "--trials", str(TRIALS), "--workers", "4"]
     process = start_process("run", "s", *words)
     victims = until(lambda: count_finished(where) >= 2 and pids_at_work(where), process)
@@ -118,9 +114,7 @@ def test_a_leader_of_four_killed_with_a_worker_is_followed_by_resume(
     assert not [pid for pid in victims if psutil.pid_exists(pid)]
 
 
-def test_ctrl_c_stops_in_order_and_counts_as_no_failure(
-    where: str, home: Path, digits: Path
-) -> None:
+def test_ctrl_c_stops_in_order_and_counts_as_no_failure(where: str) -> None:
     words = [*LONG, "--storage", where, "--trials", str(TRIALS), "--workers", "2"]
     process = start_process("run", "s", *words)
     until(lambda: pids_at_work(where), process)
@@ -136,7 +130,7 @@ def test_ctrl_c_stops_in_order_and_counts_as_no_failure(
 
 
 @POSTGRESQL
-def test_a_second_command_joins_the_study(where: str, home: Path, digits: Path) -> None:
+def test_a_second_command_joins_the_study(where: str) -> None:
     words = [*LONG, "--storage", where, "--trials", str(TRIALS)]
     first = start_process("run", "s", *words)
     until(lambda: pids_at_work(where), first)
