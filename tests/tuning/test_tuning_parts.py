@@ -258,10 +258,6 @@ def test_what_best_prints_trains_at_the_study_s_scale(
     assert summary.run_arguments(Options.scale, "--learning-rate 0.2") == "--learning-rate 0.2"
 
 
-def texts(figure: Any) -> str:
-    return "\n".join(each.get_text() for each in figure.findobj(Text))
-
-
 def make_study_with_best(plan: StudyPlan) -> Any:
     """A study in memory of the plan's own schedule and of one that is better."""
     study, own = ask_first(plan.base.learning_rate)
@@ -288,7 +284,7 @@ def test_a_schedule_is_called_published_only_where_somebody_published_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    drawn: dict[str, str] = {}
+    drawn: dict[str, Any] = {}
     again: list[str] = []
 
     def train(recipe: Recipe, *, title: str, **_: Any) -> Result:
@@ -297,7 +293,7 @@ def test_a_schedule_is_called_published_only_where_somebody_published_it(
 
     monkeypatch.setattr(summary, "run", train)
     monkeypatch.setattr(
-        tracked_run.Run, "figure", lambda _, figure, name: drawn.setdefault(name, texts(figure))
+        tracked_run.Run, "figure", lambda _, figure, name: drawn.update({name: figure})
     )
     own = changed_fields(SMOKE.override(**overridden), SMOKE)
     plan = StudyPlan(recipe="mlp-digits", scale="smoke", space="lr-only", changes=own)
@@ -311,7 +307,10 @@ def test_a_schedule_is_called_published_only_where_somebody_published_it(
         "note": row.tags[store.NOTE],
         "report": (store.artifact(row.id, "tunability.md") or b"").decode(),
         "runs below": "\n".join(again),
-        **{name: drawn[name] for name in ("best_of_k.png", "schedules.png")},
+        **{
+            name: "\n".join(each.get_text() for each in drawn[name].findobj(Text))
+            for name in ("best_of_k.png", "schedules.png")
+        },
     }
     other = {"published": "given", "given": "published"}[called]
     for where, text in read.items():
