@@ -252,3 +252,19 @@ def test_an_executor_of_a_machine_that_was_started_again_is_dead() -> None:
     assert engine.reason_dead(again.replace("sqlite", "postgresql"), now) is None  # a namesake
     assert engine.reason_dead(elsewhere, now) is None
     assert engine.reason_dead(elsewhere, now - 2 * heartbeat.LOST_S)
+
+
+def test_jobs_are_due_in_so_long(capsys: pytest.CaptureFixture[str]) -> None:
+    def moment(minutes: float) -> str:
+        return (datetime.now(UTC) + timedelta(minutes=minutes)).isoformat()
+
+    job = {"name": "nightly", "times": "0 3 * * * UTC", "command": "python -m pipelines list"}
+    last = {"tick": moment(-180), "state": "ran"}
+    rows = [
+        {**job, "next": moment(7), "last": last},
+        {**job, "name": "never", "next": None, "last": None},
+    ]
+    schedule_report.show_jobs(rows)
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "nightly 0 3 * * * UTC in 7 min ran 3.0 h ago list" in shown
+    assert "never 0 3 * * * UTC paused - list" in shown
