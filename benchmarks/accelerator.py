@@ -1,12 +1,10 @@
 """What does each habit of training on a GPU give, and where does the rest of its peak go?
 
-One step more a row: pictures cut on the host, pictures that stay on the device, many steps in one
-call, coarser products. Below them the gradient alone, of one batch that is there already: what it
-gains over the last row goes to the optimizer, the decay, the metrics and the cutting of pictures.
-Beside images/s stands the share of the device's rate of matrix products in that precision. The ways
-are processes that take turns. On a GPU the network of HM Table 1 in full; on a CPU its narrow form,
-without `tensorfloat32`, which changes nothing there; and with JAX, whose convolutions are slow in
-loops on a CPU, one step a call.
+One habit more a row, then the gradient alone, of one batch that is on the device: what it gains
+over the last row goes to the optimizer, the decay, the metrics and the cutting of pictures. Beside
+images/s stands the share of the device's rate of matrix products in that precision. The network is
+that of HM Table 1; on a CPU its narrow form, without `tensorfloat32`, which changes nothing there,
+and with JAX, whose convolutions are slow in loops there, one step a call.
 
     python -m benchmarks.accelerator      about 5 minutes on 2 cores; needs cifar10; also on JAX
 """

@@ -42,10 +42,8 @@ def compare(
     measured = {}
     for name in names:
         study = catalog.load(name, url)
-        chance_pct, trials = (
-            StudyPlan.from_study(study).chance_pct,
-            study.get_trials(deepcopy=False),
-        )
+        chance_pct = StudyPlan.from_study(study).chance_pct
+        trials = study.get_trials(deepcopy=False)
         measured[name] = tunability.measure(trials, chance_pct=chance_pct, good_pct=good_pct)
     curves = {name: each.curve for name, each in measured.items()}
     try:

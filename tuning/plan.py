@@ -105,7 +105,7 @@ class StudyPlan:
     @cached_property
     def base(self) -> Recipe:
         """Return the same at the study's budget: where every study starts."""
-        return shorten(self.full, self.budget)
+        return spaces.shorten(self.full, self.budget)
 
     @property
     def chance_pct(self) -> float:
@@ -163,15 +163,6 @@ def has_plan(study: Any) -> bool:
 def count_steps(recipe: Recipe) -> int:
     """Return a recipe's optimizer steps. Raise UserError where they need data that are missing."""
     return recipe.steps or checks.count_steps(recipe, checks.count_examples(recipe))
-
-
-def shorten(recipe: Recipe, share: float) -> Recipe:
-    """Return the recipe at a share of its length, its schedule in proportion."""
-    if share == 1:
-        return recipe
-    if recipe.steps:
-        return recipe.override(steps=max(1, round(share * recipe.steps)))
-    return recipe.override(epochs=share * (recipe.epochs or 0))
 
 
 def changed_fields(recipe: Recipe, base: Recipe) -> dict[str, Any]:

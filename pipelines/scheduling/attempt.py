@@ -69,12 +69,7 @@ class AttemptSpec:
     @property
     def tags(self) -> dict[str, str]:
         """Return the tags by which its run is found."""
-        return {
-            "job": self.job,
-            "tick": self.tick,
-            "attempt": str(self.attempt),
-            "workflow": self.workflow,
-        }
+        return {key: str(getattr(self, key)) for key in ("job", "tick", "attempt", "workflow")}
 
 
 @dataclass(frozen=True)

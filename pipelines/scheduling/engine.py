@@ -156,7 +156,11 @@ def serve_workflows(application: str, storage: str | None = None) -> Iterator[No
             "system_database_url": url,
             "application_version": application,  # whatever the code, it goes on with what was begun
             "executor_id": ", ".join(
-                [heartbeat.machine(), heartbeat.process_name(os.getpid()), _database_kind(url)]
+                [
+                    heartbeat.machine(),
+                    heartbeat.process_name(os.getpid()),
+                    sql.make_url(url).get_backend_name(),
+                ]
             ),
             "serializer": Json(),
             "scheduler_polling_interval_sec": POLL_S,
@@ -212,19 +216,15 @@ def _prepare_database(storage: str | None) -> str:
     return url
 
 
-def _database_kind(storage: str) -> str:
-    """Return `sqlite` or `postgresql`."""
-    return sql.make_url(storage).get_backend_name()
-
-
 def _is_new(storage: str) -> bool:
     """Return whether a database has no tables of DBOS."""
-    if _database_kind(storage) == "sqlite":
-        Path(str(sql.make_url(storage).database)).parent.mkdir(parents=True, exist_ok=True)
-    limit = {"connect_timeout": CONNECT_S} if _database_kind(storage) == "postgresql" else {}
-    engine = sql.create_engine(storage, connect_args=limit)
+    url = sql.make_url(storage)
+    is_file = url.get_backend_name() == "sqlite"
+    if is_file:
+        Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
+    engine = sql.create_engine(url, connect_args={} if is_file else {"connect_timeout": CONNECT_S})
     try:
-        schema = "dbos" if _database_kind(storage) == "postgresql" else None
+        schema = None if is_file else "dbos"
         return not sql.inspect(engine).has_table("workflow_status", schema=schema)
     finally:
         engine.dispose()

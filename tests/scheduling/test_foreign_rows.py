@@ -21,18 +21,9 @@ from pipelines.cli.schedule_command import schedule_command
 from pipelines.errors import UserError
 from pipelines.scheduling import engine, jobs, schedule, server
 from tests.scheduling.test_jobs import a_job
+from tests.tuning.test_foreign_studies import Touch
 
 LATER = datetime(2026, 11, 1, 2, tzinfo=UTC)
-
-
-class Touch:
-    """Unpickling it creates an empty file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Path]]:
-        return Path.touch, (self.path,)
 
 
 @pytest.fixture

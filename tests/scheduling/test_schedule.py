@@ -167,27 +167,16 @@ def test_a_server_that_is_told_to_stop_waits_for_no_pause_between_attempts(
         step["function_name"] for step in DBOS.list_workflow_steps(handle.workflow_id)
     ]:
         time.sleep(0.1)
-    _stop_server(handle)
-    result = _repeat()
-    assert (result["state"], result["attempt"]) == ("ran", 2)
-    assert result["started"] - began >= 5  # the pause is made to its end
-
-
-def _stop_server(handle: Any) -> None:
-    """Tell the server of this process to stop, as SIGTERM does: it leaves that workflow open."""
-    server._stopping.set()
+    server._stopping.set()  # as SIGTERM does: it leaves the workflow open
     try:
         with pytest.raises(SystemExit):
             handle.get_result()
     finally:
         server._stopping.clear()
-
-
-def _repeat() -> dict[str, Any]:
-    """Return what the one workflow comes to that the server has left open."""
-    (handle,) = DBOS._recover_pending_workflows([DBOS.executor_id])
-    result: dict[str, Any] = handle.get_result()
-    return result
+    (handle,) = DBOS._recover_pending_workflows([DBOS.executor_id])  # as the next server does
+    result = handle.get_result()
+    assert (result["state"], result["attempt"]) == ("ran", 2)
+    assert result["started"] - began >= 5  # the pause is made to its end
 
 
 @pytest.mark.parametrize("codes", [(1, 1, 1), (1, 2), (3,)])
@@ -263,3 +252,19 @@ def test_an_executor_of_a_machine_that_was_started_again_is_dead() -> None:
     assert engine.reason_dead(again.replace("sqlite", "postgresql"), now) is None  # a namesake
     assert engine.reason_dead(elsewhere, now) is None
     assert engine.reason_dead(elsewhere, now - 2 * heartbeat.LOST_S)
+
+
+def test_jobs_are_due_in_so_long(capsys: pytest.CaptureFixture[str]) -> None:
+    def moment(minutes: float) -> str:
+        return (datetime.now(UTC) + timedelta(minutes=minutes)).isoformat()
+
+    job = {"name": "nightly", "times": "0 3 * * * UTC", "command": "python -m pipelines list"}
+    last = {"tick": moment(-180), "state": "ran"}
+    rows = [
+        {**job, "next": moment(7), "last": last},
+        {**job, "name": "never", "next": None, "last": None},
+    ]
+    schedule_report.show_jobs(rows)
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "nightly 0 3 * * * UTC in 7 min ran 3.0 h ago list" in shown
+    assert "never 0 3 * * * UTC paused - list" in shown

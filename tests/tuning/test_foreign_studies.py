@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 
 from pipelines.errors import UserError
@@ -17,8 +18,7 @@ from tuning.plan import StudyPlan
 from tuning.search import samplers
 from tuning.storage import copies, storage
 
-optuna = pytest.importorskip("optuna")
-
+pytestmark = pytest.mark.usefixtures("home")
 PLAN = StudyPlan(recipe="mlp-digits", scale="smoke", space="lr-schedule", sampler="cmaes")
 
 
@@ -42,7 +42,7 @@ def study_of_optuna(url: str, trials: int = 40) -> Any:
     study = optuna.create_study(
         study_name="s",
         storage=storage.connect(url),
-        sampler=samplers.make_sampler("cmaes", seed=0, objectives=1),
+        sampler=optuna.samplers.CmaEsSampler(seed=0, n_startup_trials=samplers.STARTUP_TRIALS),
     )
     study.set_user_attr(PLAN_OF, PLAN.identity)
     study.optimize(objective, n_trials=trials)
@@ -86,8 +86,7 @@ def test_the_state_of_cma_es_comes_from_the_trials_and_is_the_one_that_optuna_pi
     pickled = "".join([state for state in states_of(study) if state][-1].values())
     stored = pickle.loads(bytes.fromhex(pickled))  # noqa: S301  (this test has written it)
     assert stored.generation > 2
-    sampler = samplers.make_sampler("cmaes", seed=1, objectives=1)
-    trial_queue._read_no_pickle(sampler)
+    sampler = samplers.make_sampler("cmaes", 1)
     assert sampler._restore_optimizer(study.trials) is None
     space = sampler.infer_relative_search_space(study, study.trials[0])
     transform = optuna._transform._SearchSpaceTransform(space, transform_0_1=True)
@@ -98,9 +97,7 @@ def test_the_state_of_cma_es_comes_from_the_trials_and_is_the_one_that_optuna_pi
         assert (mine == theirs).all()
 
 
-def test_no_state_of_a_sampler_is_unpickled_wherever_the_study_comes_from(
-    home: Path, tmp_path: Path
-) -> None:
+def test_no_state_of_a_sampler_is_unpickled_wherever_the_study_comes_from(tmp_path: Path) -> None:
     journal, touched = tmp_path / "theirs.journal", tmp_path / "it ran"
     study_of_optuna(f"journal:///{journal}")
     storage.connect.cache_clear()
@@ -140,7 +137,7 @@ def contents(url: str, name: str) -> list[Any]:
 
 
 def test_studies_of_another_program_are_named_and_not_copied(
-    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     journal = f"journal:///{tmp_path}/theirs.journal"
     foreign(journal)
@@ -157,7 +154,7 @@ def test_studies_of_another_program_are_named_and_not_copied(
 
 
 def test_a_study_of_another_program_is_neither_taken_over_nor_deleted_nor_is_that_advised(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     url = storage.resolve_url()
     foreign(url)
@@ -193,9 +190,7 @@ def test_a_study_of_another_program_is_neither_taken_over_nor_deleted_nor_is_tha
     assert [contents(url, name) for name in ("theirs", "planned")] == before
 
 
-def test_a_copy_replaces_no_study_that_is_another_one_of_the_name(
-    home: Path, tmp_path: Path
-) -> None:
+def test_a_copy_replaces_no_study_that_is_another_one_of_the_name(tmp_path: Path) -> None:
     """Before it has a run, a study is told from another by its plan."""
     here, there = storage.resolve_url(), f"journal:///{tmp_path}/theirs.journal"
     study_of_optuna(there, 30)
@@ -229,9 +224,7 @@ def test_a_copy_replaces_no_study_that_is_another_one_of_the_name(
         '{"op_code":2,"worker_id":"w","study_id":0,"user_attr":5}',
     ],
 )
-def test_a_line_of_a_journal_that_is_no_operation_is_named_by_every_command(
-    line: str, home: Path
-) -> None:
+def test_a_line_of_a_journal_that_is_no_operation_is_named_by_every_command(line: str) -> None:
     url = storage.resolve_url()
     path = Path(url.removeprefix(storage.JOURNAL))
     optuna.create_study(study_name="s", storage=storage.connect(url)).enqueue_trial({})
@@ -246,7 +239,7 @@ def test_a_line_of_a_journal_that_is_no_operation_is_named_by_every_command(
 
 
 def test_a_study_whose_plan_was_edited_is_named_and_the_others_are_listed(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     url = storage.resolve_url()
     for name, field in (("recipe", 5), ("scale", None), ("space", []), ("seeds", "many")):

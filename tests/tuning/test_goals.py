@@ -1,7 +1,6 @@
 """Goals of studies: begun, kept, raised, and a grid's, which is fixed."""
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from tuning.execution import open_study, trial_queue, workers
 from tuning.plan import Goal, StudyPlan
 from tuning.storage import leader, storage
 
+pytestmark = pytest.mark.usefixtures("home", "digits")
 RATES = StudyPlan(recipe="mlp-digits", scale="smoke", space="lr-only")
 GRID = StudyPlan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="grid")
 
@@ -62,11 +62,7 @@ def finish(there: Any, error: float, plan: StudyPlan = RATES) -> None:
     ],
 )
 def test_what_is_not_asked_for_stays(
-    home: Path,
-    digits: Path,
-    held: tuple[Goal, list[float]],
-    asked: Goal,
-    found: tuple[Goal, bool],
+    held: tuple[Goal, list[float]], asked: Goal, found: tuple[Goal, bool]
 ) -> None:
     """Goal and errors that the study has, goal that is asked for; its goal then, is any left?"""
     there = make_study(*held)
@@ -74,7 +70,7 @@ def test_what_is_not_asked_for_stays(
     assert (workers.load_goal(there), left) == found
 
 
-def test_fewer_trials_than_it_is_on_its_way_to_are_refused(home: Path, digits: Path) -> None:
+def test_fewer_trials_than_it_is_on_its_way_to_are_refused() -> None:
     there = make_study(Goal(trials=9), [5, 5, 5])
     for count in (2, 3, 8):
         with pytest.raises(UserError, match=rf"not lowered\. Received: {count} trials .* way to 9"):
@@ -82,7 +78,7 @@ def test_fewer_trials_than_it_is_on_its_way_to_are_refused(home: Path, digits: P
     assert workers.load_goal(there) == Goal(trials=9)
 
 
-def test_the_points_of_a_grid_are_fixed_as_it_begins(home: Path, digits: Path) -> None:
+def test_the_points_of_a_grid_are_fixed_as_it_begins() -> None:
     with pytest.raises(UserError, match="no number of trials"):
         make_study(Goal(hours=1), [], GRID)
     there = make_study(Goal(trials=6), [], GRID)
@@ -96,7 +92,7 @@ def test_the_points_of_a_grid_are_fixed_as_it_begins(home: Path, digits: Path) -
     assert [each.system_attrs["fixed_params"] for each in there.trials] == points
 
 
-def test_a_grid_has_no_trials_beside_its_points(home: Path, digits: Path) -> None:
+def test_a_grid_has_no_trials_beside_its_points() -> None:
     """With room for more, none is drawn at random; the same command goes on with the study."""
     plan = StudyPlan(recipe="mlp-digits", scale="smoke", sampler="grid")
     there = make_study(Goal(trials=90), [], plan)
@@ -108,9 +104,7 @@ def test_a_grid_has_no_trials_beside_its_points(home: Path, digits: Path) -> Non
     assert workers.load_goal(there).trials == len(points)
 
 
-def test_a_study_is_not_started_over_while_a_worker_trains_a_trial_of_it(
-    home: Path, digits: Path
-) -> None:
+def test_a_study_is_not_started_over_while_a_worker_trains_a_trial_of_it() -> None:
     there = make_study(Goal(trials=3), [])
     there.enqueue_trial({})
     at_work = trial_queue.start_next(there, RATES)
@@ -122,7 +116,7 @@ def test_a_study_is_not_started_over_while_a_worker_trains_a_trial_of_it(
 
 @pytest.mark.slow
 def test_who_helps_another_leads_then_to_the_goal_that_was_asked_for(
-    home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The other one is played: it leads for a few looks at who does."""
     there = make_study(Goal(trials=1), [])
@@ -139,7 +133,7 @@ def test_who_helps_another_leads_then_to_the_goal_that_was_asked_for(
 
 
 def test_a_crew_gives_up_on_deaths_that_nothing_finishes_between(
-    home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Killed:
         def poll(self, *_: object) -> int:

@@ -15,18 +15,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 
 from pipelines.errors import Unavailable, UserError
 from pipelines.tracking import store
 from tests.conftest import ROOT, free_port
-from tuning.__main__ import dispatch
 from tuning.execution import trial_queue, workers
 from tuning.optuna_log import silence
 from tuning.plan import StudyPlan
 from tuning.storage import copies, serving, storage
-
-optuna = pytest.importorskip("optuna")
 
 PLAN = StudyPlan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="random")
 WORKER = (
@@ -288,23 +286,7 @@ def test_what_is_no_proxy_of_optunas_is_said_once() -> None:
     assert said in str(caught.value)
 
 
-def test_studies_are_copied_whole_by_one_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    old, where = journal_of(tmp_path / "old.journal", "a", "b"), journal_in(tmp_path)
-    dispatch(["copy", old, "--storage", where])
-    assert capsys.readouterr().out == "Copied: a, b.\n"
-    before, there = (
-        optuna.load_study(study_name="a", storage=storage.connect(url)) for url in (old, where)
-    )
-    trials = [
-        [{**vars(each), "_trial_id": 0} for each in study.trials] for study in (before, there)
-    ]
-    assert trials[0] == trials[1]
-    assert there.user_attrs == {"plan": PLAN.identity, "run_id": "of a"}
-
-
-def test_a_copy_of_a_study_at_work_is_renewed_when_more_of_its_trials_have_ended(
+def test_a_study_is_copied_whole_and_again_when_more_of_its_trials_have_ended(
     tmp_path: Path,
 ) -> None:
     old, where = journal_of(tmp_path / "old.journal", "a"), journal_in(tmp_path)
@@ -316,6 +298,8 @@ def test_a_copy_of_a_study_at_work_is_renewed_when_more_of_its_trials_have_ended
     assert copies.copy(old, [], where) == ["a"]
     there = optuna.load_study(study_name="a", storage=storage.connect(where))
     assert [trial.state.name for trial in there.trials] == ["COMPLETE"] * 5
+    assert [trial.params for trial in there.trials] == [trial.params for trial in origin.trials]
+    assert there.user_attrs == {"plan": PLAN.identity, "run_id": "of a"}
     assert copies.copy(where, [], old) == []
 
 

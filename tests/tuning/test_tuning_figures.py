@@ -65,13 +65,8 @@ def test_a_page_has_every_figure_and_plotly_once() -> None:
     assert page == figures.html_page("a < b", draw(errors_of(40.0, 35.0)))
 
 
-def pruned_trials(count: int) -> list[FrozenTrial]:
-    row = {"state": TrialState.PRUNED, "intermediate_values": {10: 60.0, 20: 50.0}}
-    return trials([row] * count)
-
-
-def diverged_trials(count: int) -> list[FrozenTrial]:
-    return trials([{"values": [100.0], "user_attrs": {"diverged": 3}}] * count)
+PRUNED = {"state": TrialState.PRUNED, "intermediate_values": {10: 60.0, 20: 50.0}}
+DIVERGED = {"values": [100.0], "user_attrs": {"diverged": 3}}
 
 
 @pytest.mark.parametrize(
@@ -81,8 +76,8 @@ def diverged_trials(count: int) -> list[FrozenTrial]:
         (trials([{"state": TrialState.FAIL}]), set()),
         (errors_of(40.0), OF_COMPLETE),
         (errors_of(40.0, math.inf, 35.0), OF_COMPLETE),
-        (pruned_trials(12), {"intermediate"}),
-        (diverged_trials(12), OF_COMPLETE - {"parallel"}),
+        (trials([PRUNED] * 12), {"intermediate"}),
+        (trials([DIVERGED] * 12), OF_COMPLETE - {"parallel"}),
         (errors_of(*[40.0] * 12), OF_COMPLETE),
     ],
     ids=["none", "failed", "one", "inf", "pruned", "lost", "ties"],

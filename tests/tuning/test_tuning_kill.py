@@ -19,9 +19,10 @@ from tuning import catalog
 from tuning.analysis import trial_results
 from tuning.storage import copies, leader, storage
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home", "digits")]
 TRIALS = 5
-LONG = ["--recipe", "mlp-digits", "--sampler", "random", "--steps", "600"]
+RUN = ["run", "s", "--recipe", "mlp-digits", "--sampler", "random", "--steps", "600"]
+RUN += ["--trials", str(TRIALS), "--storage"]
 WAIT_S = 240.0
 
 
@@ -91,11 +92,8 @@ def where(request: pytest.FixtureRequest, home: Path) -> str:
 POSTGRESQL = pytest.mark.parametrize("where", ["postgresql"], indirect=True)
 
 
-def test_killed_workers_trials_are_tried_again_by_others(
-    where: str, home: Path, digits: Path
-) -> None:
-    words = [*LONG, "--storage", where, "--trials", str(TRIALS), "--workers", "2"]
-    process = start_process("run", "s", *words)
+def test_killed_workers_trials_are_tried_again_by_others(where: str) -> None:
+    process = start_process(*RUN, where, "--workers", "2")
     for count in (1, 2):
         victim = until(lambda: count_finished(where) >= count and pids_at_work(where), process)[0]  # noqa: B023
         os.kill(victim, signal.SIGKILL)
@@ -104,11 +102,8 @@ def test_killed_workers_trials_are_tried_again_by_others(
 
 
 @POSTGRESQL
-def test_a_leader_of_four_killed_with_a_worker_is_followed_by_resume(
-    where: str, home: Path, digits: Path
-) -> None:
-    words = [*LONG, "--storage", where, "--trials", str(TRIALS), "--workers", "4"]
-    process = start_process("run", "s", *words)
+def test_a_leader_of_four_killed_with_a_worker_is_followed_by_resume(where: str) -> None:
+    process = start_process(*RUN, where, "--workers", "4")
     victims = until(lambda: count_finished(where) >= 2 and pids_at_work(where), process)
     for pid in (process.pid, victims[0]):
         os.kill(pid, signal.SIGKILL)
@@ -118,11 +113,8 @@ def test_a_leader_of_four_killed_with_a_worker_is_followed_by_resume(
     assert not [pid for pid in victims if psutil.pid_exists(pid)]
 
 
-def test_ctrl_c_stops_in_order_and_counts_as_no_failure(
-    where: str, home: Path, digits: Path
-) -> None:
-    words = [*LONG, "--storage", where, "--trials", str(TRIALS), "--workers", "2"]
-    process = start_process("run", "s", *words)
+def test_ctrl_c_stops_in_order_and_counts_as_no_failure(where: str) -> None:
+    process = start_process(*RUN, where, "--workers", "2")
     until(lambda: pids_at_work(where), process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=WAIT_S)
@@ -136,11 +128,10 @@ def test_ctrl_c_stops_in_order_and_counts_as_no_failure(
 
 
 @POSTGRESQL
-def test_a_second_command_joins_the_study(where: str, home: Path, digits: Path) -> None:
-    words = [*LONG, "--storage", where, "--trials", str(TRIALS)]
-    first = start_process("run", "s", *words)
+def test_a_second_command_joins_the_study(where: str) -> None:
+    first = start_process(*RUN, where)
     until(lambda: pids_at_work(where), first)
-    second = start_process("run", "s", *words)
+    second = start_process(*RUN, where)
     check(where, first)
     said = second.communicate(timeout=WAIT_S)[0]
     assert second.returncode == 0, said

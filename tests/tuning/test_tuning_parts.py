@@ -186,18 +186,6 @@ def test_a_trial_of_several_seeds_goes_on_where_it_was_interrupted(
     assert again.user_attrs["run_id"] == own.id
 
 
-def make_study(plan: StudyPlan) -> Any:
-    """A study of five complete trials, in the storage of the tracking home."""
-    there = storage.connect(storage.resolve_url())
-    study = optuna.create_study(study_name="s", storage=there)
-    study.set_user_attr(PLAN, plan.identity)
-    for number in range(5):
-        one = study.ask()
-        spaces.recipe(plan.space, plan.base, one)
-        study.tell(one, 10.0 * number)
-    return study
-
-
 def test_what_a_proxy_found_is_carried_as_shares_of_what_was_published() -> None:
     proxy, target = (get_recipe(name, "cpu") for name in ("allconv-cifar10", "allconv-imagenet"))
     plan = StudyPlan(
@@ -270,10 +258,6 @@ def test_what_best_prints_trains_at_the_study_s_scale(
     assert summary.run_arguments(Options.scale, "--learning-rate 0.2") == "--learning-rate 0.2"
 
 
-def texts(figure: Any) -> str:
-    return "\n".join(each.get_text() for each in figure.findobj(Text))
-
-
 def make_study_with_best(plan: StudyPlan) -> Any:
     """A study in memory of the plan's own schedule and of one that is better."""
     study, own = ask_first(plan.base.learning_rate)
@@ -300,7 +284,7 @@ def test_a_schedule_is_called_published_only_where_somebody_published_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    drawn: dict[str, str] = {}
+    drawn: dict[str, Any] = {}
     again: list[str] = []
 
     def train(recipe: Recipe, *, title: str, **_: Any) -> Result:
@@ -309,7 +293,7 @@ def test_a_schedule_is_called_published_only_where_somebody_published_it(
 
     monkeypatch.setattr(summary, "run", train)
     monkeypatch.setattr(
-        tracked_run.Run, "figure", lambda _, figure, name: drawn.setdefault(name, texts(figure))
+        tracked_run.Run, "figure", lambda _, figure, name: drawn.update({name: figure})
     )
     own = changed_fields(SMOKE.override(**overridden), SMOKE)
     plan = StudyPlan(recipe="mlp-digits", scale="smoke", space="lr-only", changes=own)
@@ -323,7 +307,10 @@ def test_a_schedule_is_called_published_only_where_somebody_published_it(
         "note": row.tags[store.NOTE],
         "report": (store.artifact(row.id, "tunability.md") or b"").decode(),
         "runs below": "\n".join(again),
-        **{name: drawn[name] for name in ("best_of_k.png", "schedules.png")},
+        **{
+            name: "\n".join(each.get_text() for each in drawn[name].findobj(Text))
+            for name in ("best_of_k.png", "schedules.png")
+        },
     }
     other = {"published": "given", "given": "published"}[called]
     for where, text in read.items():
@@ -353,14 +340,18 @@ def test_a_study_of_gp_is_read_without_pytorch_and_not_gone_on_with(
 ) -> None:
     with open_study_run() as tracked:
         pass
-    study = make_study(dataclasses.replace(LR_ONLY, sampler="gp"))
+    there = storage.connect(storage.resolve_url())
+    study = optuna.create_study(study_name="s", storage=there)
+    study.set_user_attr(PLAN, dataclasses.replace(LR_ONLY, sampler="gp").identity)
     study.set_user_attr("run_id", tracked.id)
-    there = importlib.util.find_spec
+    LR_ONLY.recipe_of(one := study.ask())
+    study.tell(one, 10.0)
+    find = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *at: None if name == "torch" else there(name, *at)
+        importlib.util, "find_spec", lambda name, *at: None if name == "torch" else find(name, *at)
     )
     assert [each["study"] for each in catalog.list_studies()] == ["s"]
-    assert len(catalog.describe("s")["trials"]) == 5
+    assert len(catalog.describe("s")["trials"]) == 1
     with pytest.raises(UserError, match=r"gp needs PyTorch\. Received: .* Install it"):
         StudyPlan.to_continue(study)
 

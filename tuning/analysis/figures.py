@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from tuning.analysis import importances, trial_results
 from tuning.analysis.tunability import BestOfK, Tunability
-from tuning.optuna_log import silence
 from tuning.plan import OBJECTIVE_NAMES
 
 ERROR = OBJECTIVE_NAMES[0]
@@ -40,7 +39,7 @@ def html_page(title: str, charts: dict[str, Any]) -> str:
 
 
 def optuna_charts(
-    trials: Sequence[Any], measured: Tunability, start: str = "published", seed: int = 0
+    trials: Sequence[Any], measured: Tunability, start: str = "published"
 ) -> dict[str, Any]:
     """Return {name: Plotly figure} of every figure that these trials allow.
 
@@ -54,40 +53,38 @@ def optuna_charts(
     complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
     converged = [trial for trial in complete if not trial_results.has_diverged(trial)]
     charts: dict[str, Any] = {}
-    with silence():
-        study = importances.build_study(trials)
-        if complete:
-            charts["history"] = optunas.plot_optimization_history(study, target_name=ERROR)
-            charts["ranks"] = optunas.plot_edf(study, target_name=ERROR)
-        if names := frequent_parameters(complete):
-            charts["slice"] = optunas.plot_slice(study, params=names, target_name=ERROR)
-        if names := frequent_parameters(converged):  # a diverged one would leave all one colour
-            charts["parallel"] = optunas.plot_parallel_coordinate(
-                importances.build_study(converged), params=names, target_name=ERROR
-            )
-        if not measured.no_importances:
-            charts["importances"] = optunas.plot_param_importances(
-                study,
-                evaluator=FanovaImportanceEvaluator(seed=seed),
-                params=importances.shared_parameters(complete),
-            )
-        finished = trial_results.finished_trials(study.trials)
-        reports = [trial.intermediate_values.values() for trial in finished]
-        if any(len(each) > 1 for each in reports):
-            charts["intermediate"] = optunas.plot_intermediate_values(study)
-            charts["intermediate"].update_yaxes(title=ERROR, type=axis_scale(chain(*reports)))
-        if measured.front:
-            offers = importances.build_study(converged, objectives=len(measured.front[0].values))
-            charts["pareto"] = optunas.plot_pareto_front(offers)
     titles = dict(TITLES)
+    study = importances.build_study(trials)
     if complete:
         scale = axis_scale(map(trial_results.error_pct, complete))
-        charts["ranks"].update_xaxes(type=scale)
-        for name in charts.keys() & {"history", "slice"}:
-            charts[name].update_yaxes(type=scale)
-    if complete and (paper := measured.paper):
-        charts["ranks"].add_vline(paper.error_pct, line_dash="dash")
-        titles["ranks"] += f"; dashed: {start}, rank {paper.rank} of {measured.finished_count}"
+        charts["history"] = optunas.plot_optimization_history(study, target_name=ERROR)
+        charts["history"].update_yaxes(type=scale)
+        charts["ranks"] = optunas.plot_edf(study, target_name=ERROR).update_xaxes(type=scale)
+        if paper := measured.paper:
+            charts["ranks"].add_vline(paper.error_pct, line_dash="dash")
+            rank = f"rank {paper.rank} of {measured.finished_count}"
+            titles["ranks"] += f"; dashed: {start}, {rank}"
+    if names := frequent_parameters(complete):
+        charts["slice"] = optunas.plot_slice(study, params=names, target_name=ERROR)
+        charts["slice"].update_yaxes(type=scale)
+    if names := frequent_parameters(converged):  # a diverged one would leave all one colour
+        charts["parallel"] = optunas.plot_parallel_coordinate(
+            importances.build_study(converged), params=names, target_name=ERROR
+        )
+    if not measured.no_importances:
+        charts["importances"] = optunas.plot_param_importances(
+            study,
+            evaluator=FanovaImportanceEvaluator(seed=importances.SEED),
+            params=importances.shared_parameters(complete),
+        )
+    finished = trial_results.finished_trials(study.trials)
+    reports = [trial.intermediate_values.values() for trial in finished]
+    if any(len(each) > 1 for each in reports):
+        charts["intermediate"] = optunas.plot_intermediate_values(study)
+        charts["intermediate"].update_yaxes(title=ERROR, type=axis_scale(chain(*reports)))
+    if measured.front:
+        offers = importances.build_study(converged, objectives=len(measured.front[0].values))
+        charts["pareto"] = optunas.plot_pareto_front(offers)
     return {name: each.update_layout(title=titles[name]) for name, each in charts.items()}
 
 

@@ -8,6 +8,7 @@ from tuning.analysis import trial_results
 from tuning.optuna_log import silence
 from tuning.plan import OBJECTIVE_NAMES
 
+SEED = 0  # of the forest
 MIN_TRIALS = 10  # complete trials; a forest grown on fewer says nothing
 
 
@@ -18,11 +19,11 @@ def build_study(trials: Sequence[Any], objectives: int = 1) -> Any:
     """
     import optuna
 
+    study = optuna.create_study(study_name="trials", directions=["minimize"] * objectives)
     with silence():
-        study = optuna.create_study(study_name="trials", directions=["minimize"] * objectives)
         study.set_metric_names(OBJECTIVE_NAMES[:objectives])
-        ordered = sorted(trials, key=lambda each: each.number)  # they are numbered as they were
-        study.add_trials([_copy_trial(trial, objectives) for trial in ordered])
+    ordered = sorted(trials, key=lambda each: each.number)  # they are numbered as they were
+    study.add_trials([_copy_trial(trial, objectives) for trial in ordered])
     return study
 
 
@@ -64,7 +65,7 @@ def shared_parameters(complete: Sequence[Any]) -> list[str]:
     )
 
 
-def fanova(trials: Sequence[Any], seed: int = 0) -> dict[str, float]:
+def fanova(trials: Sequence[Any]) -> dict[str, float]:
     """Return the share of the error's variance that each parameter explains alone; sum 1.
 
     Greatest first; Hutter, Hoos & Leyton-Brown 2014, over the complete trials and the parameters
@@ -75,6 +76,6 @@ def fanova(trials: Sequence[Any], seed: int = 0) -> dict[str, float]:
     if reason_none(trials):
         return {}
     names = shared_parameters([trial for trial in trials if trial.state.name == "COMPLETE"])
-    evaluator = FanovaImportanceEvaluator(seed=seed)
+    evaluator = FanovaImportanceEvaluator(seed=SEED)
     shares = get_param_importances(build_study(trials), evaluator=evaluator, params=names)
     return {name: float(share) for name, share in shares.items()}

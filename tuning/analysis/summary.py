@@ -11,15 +11,7 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.running.run import run
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
 from tuning.analysis import figures, trial_results, tunability, tunability_report
-from tuning.plan import (
-    OBJECTIVE,
-    PLAN,
-    TRIAL_ERROR,
-    StudyPlan,
-    changed_fields,
-    count_steps,
-    shorten,
-)
+from tuning.plan import OBJECTIVE, PLAN, TRIAL_ERROR, StudyPlan, changed_fields, count_steps
 from tuning.search import spaces
 from tuning.storage import copies
 
@@ -84,7 +76,7 @@ def override_flags(plan: StudyPlan, trial: Any) -> str:
         return tried.flags(published)
     carried = _transfer(published, tried, get_recipe(plan.proxy, plan.scale))
     share = trial.params["length"] if plan.minimize_cost else 1
-    return shorten(carried, share).flags(published)
+    return spaces.shorten(carried, share).flags(published)
 
 
 def _transfer(target: Recipe, tried: Recipe, proxy: Recipe) -> Recipe:
@@ -169,9 +161,8 @@ def document(study: Any, plan: StudyPlan, row: history.Row) -> dict[str, Any]:
     metrics = {k: v for k, v in sorted(row.metrics.items()) if k not in of_trials}
     best_trial, changes = trial_results.best_trial(trials), None
     if finished and best_trial is not None and study.user_attrs[PLAN] == plan.identity:
-        changes = changed_fields(
-            plan.recipe_of(best_trial), plan.base
-        )  # its ranges say what it was
+        # its ranges say what it was
+        changes = changed_fields(plan.recipe_of(best_trial), plan.base)
     return {
         "study": study.study_name,
         "run_id": row.id,
@@ -188,13 +179,14 @@ def document(study: Any, plan: StudyPlan, row: history.Row) -> dict[str, Any]:
                 "number": trial.number,
                 "name": f"trial {trial.number} {_label(plan, trial)}".rstrip(),
                 "state": trial.state.name,
-                OBJECTIVE: trial_results.error_pct(trial) if ended else None,
+                OBJECTIVE: trial_results.error_pct(trial)
+                if trial_results.finished_trials([trial])
+                else None,
                 "params": trial.params,
                 **{key: trial.user_attrs.get(key) for key in ATTRIBUTES},
             }
             for trial in trials
             if trial.state.name != "WAITING"
-            for ended in [trial_results.finished_trials([trial])]
         ],
         "reused": False,
     }

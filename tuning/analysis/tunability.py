@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tuning.analysis import importances, trial_results
 
 Array = NDArray[np.float64]
-RESAMPLES = 2_000
+SEED, RESAMPLES = 0, 2_000  # of the bands
 BAND = (0.05, 0.95)
 TOLERANCE = 0.1  # share of the way from the best error to chance, up to which a trial is good
 RESOLUTION = 0.5  # decades of learning rate
@@ -83,7 +83,7 @@ class Tunability:
 
 
 def measure(
-    trials: Sequence[Any], *, chance_pct: float, seed: int = 0, good_pct: float | None = None
+    trials: Sequence[Any], *, chance_pct: float, good_pct: float | None = None
 ) -> Tunability:
     """Return all of it; `chance_pct` is the error of guessing, 100 (1 - 1/classes).
 
@@ -93,7 +93,7 @@ def measure(
     best = trial_results.best_trial(trials)
     errors = finished_errors(trials)
     least = trial_results.error_pct(best) if best else float(errors.min(initial=math.inf))
-    curve = best_of_k(errors[[trial_results.is_sampled(trial) for trial in done]], seed)
+    curve = best_of_k(errors[[trial_results.is_sampled(trial) for trial in done]])
     states = [trial.state.name for trial in trials]
     return Tunability(
         states={state: states.count(state) for state in sorted(set(states))},
@@ -102,9 +102,9 @@ def measure(
         best=best,
         best_pct=least if math.isfinite(least) else math.nan,
         curve=curve,
-        good=find_good(trials, chance_pct, seed, good_pct),
+        good=find_good(trials, chance_pct, good_pct),
         paper=rank_paper(trials, curve),
-        importances=importances.fanova(trials, seed),
+        importances=importances.fanova(trials),
         no_importances=importances.reason_none(trials),
         front=trial_results.pareto_front(trials),
         searched=trial_results.describe_ranges(trials),
@@ -123,7 +123,7 @@ def finished_errors(trials: Sequence[Any]) -> Array:
     )
 
 
-def best_of_k(found: Array, seed: int = 0) -> BestOfK:
+def best_of_k(found: Array) -> BestOfK:
     """Return the expected least error of k of n trials, k = 1..n, and its band.
 
     Dodge et al. 2019 (Show Your Work) in the unbiased form of Tang et al. 2020, for subsets without
@@ -138,15 +138,13 @@ def best_of_k(found: Array, seed: int = 0) -> BestOfK:
     order, k = np.sort(found), np.arange(n)
     factors = np.maximum(n - k[1:, None] - k, 0) / (n - k)  # [n - 1, n]
     beyond = np.cumprod(factors, axis=1)  # P(the least of k + 1 is none of the i best)
-    draws = np.random.default_rng(seed).integers(n, size=(RESAMPLES, n))
+    draws = np.random.default_rng(SEED).integers(n, size=(RESAMPLES, n))
     runs = np.minimum.accumulate(found[draws], axis=1)
     low, high = np.quantile(runs, BAND, axis=0)
     return BestOfK(order[0] + np.diff(order) @ beyond, low, high)
 
 
-def find_good(
-    trials: Sequence[Any], chance_pct: float, seed: int = 0, good_pct: float | None = None
-) -> Good:
+def find_good(trials: Sequence[Any], chance_pct: float, good_pct: float | None = None) -> Good:
     """Return the trials with error <= best + TOLERANCE (chance - best), and below chance.
 
     `good_pct` is an error up to which trials are good instead, whatever the best one's: networks
@@ -167,19 +165,16 @@ def find_good(
     x = np.log10([trial_results.peak_rate(trial) for trial in done])
     drawn = np.array([trial_results.is_sampled(trial) for trial in done])
     n = errors.size
-    draws = np.sort(np.random.default_rng(seed).integers(n, size=(RESAMPLES, n)), axis=1)
+    draws = np.sort(np.random.default_rng(SEED).integers(n, size=(RESAMPLES, n)), axis=1)
     rows = np.vstack([np.arange(n), draws])  # the trials themselves, then resamples
-    limits = _limit(errors[rows].min(axis=1, keepdims=True), chance_pct)
+    best = errors[rows].min(axis=1, keepdims=True)
+    limits = best + TOLERANCE * np.maximum(chance_pct - best, 0)
     limits = limits if good_pct is None else np.full_like(limits, good_pct)
     passed = (errors[rows] <= limits) & (errors[rows] < chance_pct)
     with np.errstate(invalid="ignore"):  # 0/0: no drawn trial in a resample
         shares = (passed & drawn[rows]).sum(axis=1) / drawn[rows].sum(axis=1)
     widths = good_decades(x[rows], passed)
     return Good(float(limits[0, 0]), _estimate(shares), _estimate(widths), _regions(x[passed[0]]))
-
-
-def _limit(best: Array, chance_pct: float) -> Array:
-    return np.asarray(best + TOLERANCE * np.maximum(chance_pct - best, 0))
 
 
 def good_decades(x: Array, passed: NDArray[np.bool_]) -> Array:

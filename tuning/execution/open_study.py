@@ -7,17 +7,16 @@ from pipelines.errors import Unavailable, UserError
 from pipelines.recipes import checks
 from pipelines.runtime import heartbeat
 from pipelines.tracking import store
-from tuning import catalog, optuna_log
+from tuning import catalog
 from tuning.execution import trial_queue, workers
+from tuning.optuna_log import silence
 from tuning.plan import GOAL, OBJECTIVE_NAMES, PLAN, Goal, StudyPlan
 from tuning.search import samplers
 from tuning.storage import copies, leader, storage
 
 DEFAULT_TRIALS = 20  # where a new study is given neither trials nor hours
-DIGESTS = (
-    "fingerprint",
-    "ranges",
-)  # parts of a plan's identity that differ where another part does
+# parts of a plan's identity that differ where another part does
+DIGESTS = ("fingerprint", "ranges")
 
 
 def open_study(name: str, plan: StudyPlan | None, asked: Goal, where: str, force: bool) -> Any:
@@ -62,7 +61,7 @@ def _create(name: str, plan: StudyPlan, where: str) -> Any:
         load_if_exists=True,
     )
     if PLAN not in study.user_attrs:  # it is new, or a kill cut its beginning short
-        with optuna_log.silence():
+        with silence():
             study.set_metric_names(OBJECTIVE_NAMES[: plan.objectives])
         study.set_user_attr(PLAN, plan.identity)
     return study

@@ -83,35 +83,13 @@ def start_next(study: Any, plan: StudyPlan) -> Any:
     trial_id = study._pop_waiting_trial_id()  # `ask` would make one where none waits
     if trial_id is None:
         return None
-    study._storage.set_trial_user_attr(trial_id, WORKER, heartbeat.tags())
-    number = study._storage.get_trial_number_from_id(trial_id)
-    seed = int(digest([plan.base.seed, number]), 16) % 2**31
-    shared = spaces.shared_ranges(plan.space, plan.base)
+    trial = optuna.trial.Trial(study, trial_id)
+    trial.set_user_attr(WORKER, heartbeat.tags())
+    seed = int(digest([plan.base.seed, trial.number]), 16) % 2**31
     study.sampler = samplers.make_sampler(
-        plan.sampler, seed=seed, objectives=plan.objectives, shared=shared
-    )
-    if isinstance(study.sampler, optuna.samplers.CmaEsSampler):
-        _read_no_pickle(study.sampler)
-    return optuna.trial.Trial(study, trial_id)
-
-
-def _read_no_pickle(sampler: Any) -> None:
-    """Have CMA-ES compute its state from the trials, which give the same.
-
-    Optuna would unpickle it from a trial, whoever wrote that, and store it so. Its private names
-    here: `_restore_optimizer`, which is called first, `_init_optimizer`, `_get_solution_trials`.
-    """
-    complete, make = list[Any](), sampler._init_optimizer
-
-    def make_and_tell(transform: Any, direction: Any) -> Any:
-        cma = make(transform, direction)
-        size = cma.population_size
-        while len(told := sampler._get_solution_trials(complete, cma.generation)) >= size:
-            cma.tell([(transform.transform(each.params), each.value) for each in told[:size]])
-        return cma
-
-    sampler._restore_optimizer = complete.extend  # it returns None: there is no state to restore
-    sampler._init_optimizer = make_and_tell
+        plan.sampler, seed
+    )  # asked at the trial's first parameter
+    return trial
 
 
 def requeue(study: Any, trial: Any, reason: str, failed: bool = True) -> None:

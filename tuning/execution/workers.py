@@ -72,7 +72,7 @@ def _train(
     state = optuna.trial.TrialState
     try:
         with leader.beat_regularly(
-            lambda: trial.set_user_attr(trial_queue.WORKER, heartbeat.tags())
+            lambda: trial.set_user_attr(trial_queue.WORKER, heartbeat.tags()), heartbeat.BEAT_S
         ):
             values = train_trial(study, trial, plan, parent)
         _tell(study, trial, values, state.COMPLETE)

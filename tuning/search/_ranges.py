@@ -90,7 +90,7 @@ def ranges_of(base: Recipe, family: str) -> dict[str, Range]:
     """Return a family's ranges by the parameter's name, widened to hold what the base has."""
     rate, decay = base.learning_rate, base.weight_decay
     ranges = {"learning_rate": Range(rate * RATE[0], rate * RATE[1], log=True)}
-    if not _rises(family):
+    if lr.SCHEDULES[family](0.0) >= 1:  # one that starts below its peak brings its own warm-up
         ranges["warmup"] = WARMUP
     if base.momentum:
         ranges["momentum"] = MOMENTUM
@@ -105,11 +105,6 @@ def ranges_of(base: Recipe, family: str) -> dict[str, Range]:
         names = [f"{family}.drop{i}" for i in range(1, int(drops.high) + 1)]
         ranges |= dict.fromkeys(names, SHAPES["drop"])
     return {name: r.widen_to(values[name]) if name in values else r for name, r in ranges.items()}
-
-
-def _rises(family: str) -> bool:
-    """Return whether a schedule starts below its peak: it brings its own warm-up."""
-    return bool(lr.SCHEDULES[family](0.0) < 1)
 
 
 def values_of(recipe: Recipe) -> dict[str, Any]:

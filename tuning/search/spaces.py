@@ -65,10 +65,16 @@ def recipe(space: str, base: Recipe, trial: Any, lengths: bool = False) -> Recip
         tried = known[label].recipe
     if not lengths:
         return tried
-    share = LENGTH.ask(trial, "length")
-    if tried.steps is None:
-        return tried.override(epochs=share * (tried.epochs or 0))
-    return tried.override(steps=max(1, round(share * tried.steps)))
+    return shorten(tried, LENGTH.ask(trial, "length"))
+
+
+def shorten(recipe: Recipe, share: float) -> Recipe:
+    """Return the recipe at a share of its length, its schedule in proportion."""
+    if share == 1:
+        return recipe
+    if recipe.steps:
+        return recipe.override(steps=max(1, round(share * recipe.steps)))
+    return recipe.override(epochs=share * (recipe.epochs or 0))
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,12 @@ def published_schedules(
     sources |= {"He et al.": cifar.RESNET, "cosine": base.override(schedule="cosine")}
     recipes = {PAPER: base}
     if "schedule" in _params(space, base, base):
-        recipes |= {label: _with_schedule_of(base, source) for label, source in sources.items()}
+        recipes |= {
+            label: base.override(
+                schedule=source.schedule, schedule_args=source.schedule_args, warmup=source.warmup
+            )
+            for label, source in sources.items()
+        }
     full = {"length": 1.0} if lengths else {}
     return {
         label: PublishedSchedule(_params(space, base, exact) | full, exact)
@@ -108,7 +119,9 @@ def grid(space: str, base: Recipe, most: int) -> list[Params]:
     no more than that. Raise UserError where those of the middles of whole ranges are more.
     """
     branches = list(_branches(SPACES[space], base, {}))
-    ranges = {name: asked for b in branches for name, asked in b.asked.items() if _is_range(asked)}
+    ranges = {
+        name: asked for b in branches for name, asked in b.asked.items() if isinstance(asked, Range)
+    }
     counts = dict.fromkeys(ranges, 1)
     size = _size(branches, ranges, counts)
     if size > most:
@@ -125,13 +138,6 @@ def grid(space: str, base: Recipe, most: int) -> list[Params]:
             if counts[name] < whole_range.most and size < more <= most:
                 counts, size, grown = finer, more, True
     return [point for b in branches for point in _points(b, ranges, counts)]
-
-
-def shared_ranges(space: str, base: Recipe) -> set[str]:
-    """Return the names of the ranges that the space asks whatever it was answered before."""
-    branches = list(_branches(SPACES[space], base, {}))
-    names = [{name for name, asked in b.asked.items() if _is_range(asked)} for b in branches]
-    return set.intersection(*names)
 
 
 def signature(space: str, base: Recipe, lengths: bool = False) -> str:
@@ -154,18 +160,14 @@ def describe(params: Params) -> str:
     return ", ".join(f"{name} {value}" for name, value in words.items())
 
 
-def _is_range(asked: Any) -> bool:
-    return isinstance(asked, Range)
-
-
 def _branches(space: Space, base: Recipe, answers: Params) -> Iterator[RecordingTrial]:
     """Yield the questions of the space under every answer to those of countably many."""
     questions = RecordingTrial(answers)
     space(questions, base)
     for name, asked in questions.asked.items():
-        if name in answers or (_is_range(asked) and not asked.whole):
+        if name in answers or (isinstance(asked, Range) and not asked.whole):
             continue
-        choices = range(int(asked.low), int(asked.high) + 1) if _is_range(asked) else asked
+        choices = range(int(asked.low), int(asked.high) + 1) if isinstance(asked, Range) else asked
         for choice in choices:
             yield from _branches(space, base, answers | {name: choice})
         return
@@ -204,13 +206,6 @@ def _params(space: str, base: Recipe, exact: Recipe) -> Params:
     questions = RecordingTrial(values)
     SPACES[space](questions, base)
     return {name: values[name] for name in questions.asked}
-
-
-def _with_schedule_of(base: Recipe, source: Recipe) -> Recipe:
-    """Return the base under the shape and warm-up of another's schedule."""
-    return base.override(
-        schedule=source.schedule, schedule_args=source.schedule_args, warmup=source.warmup
-    )
 
 
 def _build_recipe(trial: Any, base: Recipe, family: str, ranges: Mapping[str, Range]) -> Recipe:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipelines.errors import UserError, unknown, without_password
 from pipelines.tracking import history, store
-from tuning import optuna_log
+from tuning.optuna_log import silence
 from tuning.plan import PLAN, has_plan
 from tuning.storage import storage
 from tuning.storage.leader import LEADER
@@ -114,15 +114,15 @@ def _copy_trials(study: Any, target: Any) -> Any:
 
     name, directions = study.study_name, study.directions
     copied = optuna.create_study(study_name=name, storage=target, directions=directions)
-    with optuna_log.silence():
-        if study.metric_names:
+    if study.metric_names:
+        with silence():
             copied.set_metric_names(study.metric_names)
     for key in sorted(study.user_attrs, key=lambda key: key != PLAN):  # first what makes it ours
         copied.set_user_attr(key, study.user_attrs[key])
     for trial in study.get_trials():
         kept = {k: v for k, v in trial.system_attrs.items() if ":optimizer" not in k}
         trial.system_attrs = kept
-        target.create_new_trial(copied._study_id, template_trial=trial)
+        copied.add_trial(trial)
     return copied
 
 
@@ -136,8 +136,7 @@ def to_journal(study: Any) -> str:
     """Return the study as a journal of its own, bound to no run and led by no process."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / FILE
-        with optuna_log.silence():
-            copied = _copy_trials(study, storage.open_journal(path))
+        copied = _copy_trials(study, storage.open_journal(path))
         for key in (RUN, LEADER):
             copied.set_user_attr(key, None)
         return path.read_text()
@@ -177,8 +176,7 @@ def restore(name: str, where: str) -> None:
         path.write_bytes(carried)
         delete_if_there(name, target)  # what a kill has left of an earlier copy
         try:
-            with optuna_log.silence():
-                study = load_if_there(name, storage.open_journal(path))
+            study = load_if_there(name, storage.open_journal(path))
             dict(study.user_attrs[PLAN])
             copied = _copy_trials(study, target)
         except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:

@@ -52,7 +52,7 @@ def lead(study: Any) -> Iterator[None]:
             study.set_user_attr(LEADER, tags)
 
     try:
-        with beat_regularly(lambda: write(heartbeat.tags())):
+        with beat_regularly(lambda: write(heartbeat.tags()), BEAT_S):
             yield
     finally:
         with contextlib.suppress(Exception):  # the storage may be what has failed
@@ -60,8 +60,8 @@ def lead(study: Any) -> Iterator[None]:
 
 
 @contextmanager
-def beat_regularly(beat: Callable[[], None], every_s: float = BEAT_S) -> Iterator[None]:
-    """Call `beat` now and then, in a thread, for as long as the block lasts."""
+def beat_regularly(beat: Callable[[], None], every_s: float) -> Iterator[None]:
+    """Call `beat` that often, in a thread, for as long as the block lasts."""
     ended = threading.Event()
 
     def work() -> None:
