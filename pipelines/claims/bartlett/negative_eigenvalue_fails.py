@@ -360,9 +360,8 @@ CLAIM = Theorem(
                 always(f"{name}_floor_ratio", at_least=1 - EXACT)
                 for name in ("to_identity", "one_layer", "asymmetric")
             ),
-            note="the slide does not say which penalties; the floor holds for those that are "
-            "alike in all layers and for a layer and its transpose, as toward the identity in "
-            "each layer",
+            note="the slide does not say which penalties; the floor holds for those that are alike "
+            "in all layers and for a layer and its transpose, as toward the identity in each layer",
         ),
     ),
     costs={"cpu": seconds(32)},
