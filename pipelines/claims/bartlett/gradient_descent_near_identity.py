@@ -1,24 +1,15 @@
 """Gradient descent from the identity converges linearly if its initial loss is small.
 
-Source: BHL, in Bartlett's slides. The loss is l(Theta) = 1/2 |Theta_l ... Theta_1 - Phi|^2 in the
-Frobenius norm. If l(I) is below some constant, gradient descent from Theta_i = I reaches Phi at a
-linear rate, because along the path, with a = max |Theta_i - I| in the spectral norm,
-  the gradient is large:    |grad|^2 >= 2 l (1-a)^(2l-2) loss, where the singular values of all
-                            Theta_i are at least 1-a       (the slide: 4 l (1-a)^(2l) loss),
-  the Hessian is small:     |H|_F <= 3 l d (1+z)^(2l-2) where |Theta_i| <= 1+z, |Phi| <= (1+z)^l
-                            (the slide: 3 l d^5 (1+z)^(2l), and it omits the premise on Phi),
-  the iterates stay close:  a grows by at most rate (1+a)^(l-1) sqrt(2 loss) a step
-                            (the slide: the exponent l, which is weaker and true).
-These are slides, read in a damaged copy, and shorthand for BHL's lemmas. Their 4 is twice what is
-true at Theta_i = I (`printed_gradient_ratio` 0.5), and right for a loss without the half. Without
-the premise on Phi the bound on the Hessian is passed at d = 1, l = 2, Theta_i = 1, Phi = 10
-(`printed_far_hessian_ratio` 1.9).
+The slides were read in a damaged copy, and are shorthand for BHL's lemmas: along the path, with a =
+max |Theta_i - I|, the gradient is large, the Hessian small, and the iterates stay close. Their 4 is
+twice what is true at Theta_i = I (`printed_gradient_ratio` 0.5), and right for a loss without the
+half. Without the premise on Phi the bound on the Hessian is passed at d = 1, l = 2, Theta_i = 1,
+Phi = 10 (`printed_far_hessian_ratio` 1.9).
 
 With h = l (1+b)^(2l-2) + (l-1) (1+b)^(l-2) sqrt(2 loss) >= |H|, b the bound on the next a, each
-step multiplies the loss by at most 1 - rate l (1-a)^(2l-2) (2 - rate h). Summed up (ours): if
-l(I) <= 1/250 and rate = 1/(l (1 + |Phi|^2)), then at every depth and width
-loss_t <= l(I) (1 - rate l q^(2/3))^t and l a <= -log(q)/3, where q = 1 - 6 sqrt(2 l(I)).
-No constant above 1/2 will do, since from there on Phi may be singular.
+step multiplies the loss by at most 1 - rate l (1-a)^(2l-2) (2 - rate h). Summed up (ours) they give
+the rate and the distance of the formula's last line, at every depth and width, with the constant
+1/250. No constant above 1/2 will do, since from there on Phi may be singular.
 
 Measured, at that rate: Phi = I + N, N Gaussian and scaled to l(I) = `start_loss`. Ratios of the two
 sides: `gradient_ratio`, `stay_close_ratio`, and from the exact Hessian, at every fourth iteration

@@ -1,9 +1,8 @@
 """ReLU blocks have a bad critical point at the identity; it arises only within each layer.
 
-Source: HM section 5 conjecture for residual blocks of one ReLU layer, x + V ReLU(U x + s), what
-their Theorem 2.2 says of linear ones: near the identity every critical point is a global minimum.
-B, after BEL: for any layers near the identity critical points arise only within a layer, where no
-change of its weights does what a change of its function could do.
+HM section 5 conjecture for blocks of one ReLU layer what Theorem 2.2 says of linear ones. B, after
+BEL: near the identity critical points arise only within a layer, where no change of its weights
+does what a change of its function could do.
 
 HM do not say in which variables the points are critical. In the weights the conjecture does not
 hold at the identity itself: at U = V = s = 0 the risk has gradient 0 whatever it is. That point is
@@ -28,9 +27,6 @@ negatives, so that the best affine map keeps 0: `fitted_gradient`, the norm by t
 block, `fitted_excess_risk`, and `fitted_distance` of the first block from the identity;
 `fitted_functional_ratio`, the norm by each block's function over BEL's bound, and
 `fitted_descent_ratio`, what the risk falls by as h_i moves towards the labels, over that bound.
-
-The figure that convinces: the risk along a line through the identity, flat in the weights and
-falling in the function of a layer.
 
 Run: python -m pipelines run nonlinear-critical-points
      python -m pipelines sweep nonlinear-critical-points --grid tau=0.1:0.9:0.2 --grid l=4

@@ -1,9 +1,8 @@
 """Without the identity, students of two-layer ReLU networks stop at minima that are not global.
 
-Source: LY section 5.2, of the students without the identity link: "stuck at local minimum". There
-d = 100, |W*|_F = 5.7, |W|_F = 5.0 at the start, both of norm about 0.6, and students have the
-structure of their teachers: "plain" is f(x) = sum_i relu(<w_i, x>) for teacher and student,
-"identity" is sum_i relu(<e_i + w_i, x>) with the same W* and the same start.
+In LY section 5.2 d = 100, |W*|_F = 5.7, |W|_F = 5.0 at the start, both of norm about 0.6, and
+students have the structure of their teachers: "plain" is f(x) = sum_i relu(<w_i, x>) for teacher
+and student, "identity" is sum_i relu(<e_i + w_i, x>) with the same W* and the same start.
 
 That a loss has stopped falling does not show a minimum. Here both students descend on the
 population loss, in closed form (theory.relu_population), with momentum, until the gradient is 0 but

@@ -1,13 +1,7 @@
 """The gradient of a two-layer ReLU network with the identity, for Gaussian input, in closed form.
 
-For f(x) = sum_j relu(<e_j + w_j, x>), x standard normal, a teacher f* of the same form with weights
-W*, and the loss E (f - f*)^2, the gradient is a sum over pairs of columns of I + W and I + W*, of
-their lengths and of the angles between them.
-
-As printed (in the damaged copy that was read), the right-hand side is pi times the negative
-gradient; the step sizes and constants of LY are for that scale. `printed_factor`, that side over
-minus the gradient by Monte Carlo, must be pi within 5 %; as printed it would be 1,
-which is tested within 5 %, too.
+The copy that was read is damaged. `printed_factor`, the printed right-hand side over minus the
+gradient by Monte Carlo, is to be pi; as printed it would be 1.
 
 Measured: the closed form of the gradient against central differences of fourth order of the closed
 form of the loss, and both against Monte Carlo: batches of Gaussian inputs through the two networks,

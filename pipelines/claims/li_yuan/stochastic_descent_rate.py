@@ -1,10 +1,5 @@
 """Stochastic descent on a loss that is one-point convex comes as near as LY's lemma promises.
 
-Let stochastic gradients G_t have E|G_t|^2 <= G^2, and let their mean point to the minimum, <-grad,
-W* - W> >= delta |W* - W|^2. Then T steps at rate (1 + alpha) log T/(delta T) have E|W_T - W*|^2 <=
-(1 + alpha) log T G^2/(delta^2 T), as soon as T^alpha log T is at least D^2 delta^2/((1 + alpha)
-G^2), D the distance at the start.
-
 In units of G/delta a process is x <- x - r (b(x) + noise), with r = (1 + alpha) log T/T, W* = 0 and
 delta = G = 1, so that the bound is r. All begin as far away as the premise allows a point to be:
 
@@ -23,8 +18,8 @@ bound would do. On networks the lemma is not tested: Theorem 3.1's second phase,
 with delta = 0.03 and G = 6 d^(3/2) gamma, says nothing before 1.7e7 steps (potential-rates).
 
 Measured, by T (the chart's step), in `runs` descents of T steps, each at the rate of its T:
-`squared_distance`, the mean of |x_T|^2, and `descent_share`, the same over the bound; `worst_z`,
-of `worst` alone, its distance from the exact value, in standard errors. Where a path leaves the
+`squared_distance`, the mean of |x_T|^2, and `descent_share`, the same over the bound; `worst_z`, of
+`worst` alone, its distance from the exact value, in standard errors. Where a path leaves the
 premise, `largest_gradient` > 1 or `least_convexity` < 1, nothing is judged: `turning` at the
 smallest T.
 

@@ -1,22 +1,18 @@
 """Without dropout and augmentation the learning rate is harder to tune.
 
-Source: R, an open question about HM: how much harder does tuning become "by having discarded
-regularization techniques like dropout or additional data processing"? R states no answer and no
-number. HM's network itself is trained with augmentation, without dropout.
+R states no answer and no number. HM's network itself is trained with augmentation, without dropout.
 
-Measured: four searches over the same rates, for HM's network with neither, with dropout between
-the convolutions of every branch, with the standard augmentation (crop and flip), and with both;
-where dropout stands and its rate of 0.3 are our reading. Weight decay stays as published. The best
-errors of the four, side by side, also say what HM's network gains by dropout, without which HM
-train it. A trial is good whose validation error is at most a stated one, the same for all four.
-`share_lost` is the share of good trials with both minus that with neither; the width of the good
-peak rates, in decades, and the expected error of the best of k trials say how much harder. Each
-seed is another four searches, from other weights.
+Measured: four searches over the same rates, for HM's network with neither, with dropout between the
+convolutions of every branch, with the standard augmentation (crop and flip), and with both; where
+dropout stands and its rate of 0.3 are our reading. Weight decay stays as published. The best errors
+of the four, side by side, also say what HM's network gains by dropout, without which HM train it. A
+trial is good whose validation error is at most a stated one, the same for all four. `share_lost` is
+the share of good trials with both minus that with neither; the width of the good peak rates, in
+decades, and the expected error of the best of k trials say how much harder. Each seed is another
+four searches, from other weights.
 
 The rule is ours: tuning becomes harder where a fifth of the trials or more, two rates of seven, are
-lost in each of the three searches, and not where that is so in none. It is judged where the best
-trial of all four errs at most 30 % on validation pictures: before, the question is what a network
-reaches, not how hard it is to tune.
+lost in each of the three searches, and not where that is so in none.
 
 The scales are those of `tuning-without-batchnorm`, whose search without normalization is the one
 with augmentation here and is not repeated.
