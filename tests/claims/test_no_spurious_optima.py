@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from pipelines.claims.hardt_ma import no_spurious_optima_beyond_norm_one as optima
-from pipelines.errors import UserError
 from pipelines.measurement.grid import Cell, Cells, Measured
 from theory.factorization import compose
 from theory.linear_resnet import excess_risk, gradient
@@ -82,17 +81,3 @@ def test_a_hessian_that_shows_no_saddle_where_it_must_refutes() -> None:
     found = values()
     for metric, value in (("strict_curvature", 0.0), ("flat_curvature", -0.1), ("excess", 0.0)):
         assert optima.CLAIM.verdict(found | {metric: [value]}, "cpu") == "refuted"
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"frames": ("all",)}, "Choices: identity, random"),
-        ({"d": (1,)}, "d must be .* >= 2"),
-        ({"l": (1,)}, "l must be .* >= 2"),
-        ({"instances": 0}, "instances must be >= 1"),
-    ],
-)
-def test_settings_out_of_range_are_rejected(settings: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        optima.Setting(**settings)

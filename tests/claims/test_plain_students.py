@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from pipelines.claims.li_yuan import plain_students_stop_at_minima as students
-from pipelines.errors import UserError
 from pipelines.measurement.grid import Cell, Measured
 from pipelines.measurement.quotation import NOT_TESTED
 from pipelines.measurement.verdict import HOLDS
@@ -66,16 +65,3 @@ def test_what_decides(
     identity: dict[str, float], plain: dict[str, float], verdict: str, grade: str
 ) -> None:
     assert judge(identity, plain) == (verdict, grade)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"student": ("vanilla",)}, "Choices: identity, plain"),
-        ({"norm": (0.5,)}, r"must be between .* Set --norm or --d"),
-        ({"d": 1}, "d must be .* >= 2"),
-    ],
-)
-def test_settings_out_of_range_are_rejected(settings: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        students.Setting(**settings)

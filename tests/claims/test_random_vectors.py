@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from pipelines.claims.hardt_ma import random_vectors_nearly_orthogonal as vectors
-from pipelines.errors import UserError
 from pipelines.measurement.grid import Cell, Cells, Measured
 from pipelines.measurement.quotation import STEP
 from pipelines.measurement.verdict import HOLDS
@@ -52,16 +51,3 @@ def test_another_probability_refutes(monkeypatch: pytest.MonkeyPatch) -> None:
     found = values(vectors.Setting((20, 100), draws=100))
     assert found["z"][0] > 5
     assert vectors.CLAIM.verdict(found, "cpu") == "refuted"
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"r": (2,)}, "r must be .* >= 3"),
-        ({"draws": 0}, "draws must be >= 1"),
-        ({"failure": 1.0}, "failure must be in .* failure=1"),
-    ],
-)
-def test_settings_out_of_range_are_rejected(settings: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        vectors.Setting(**settings)

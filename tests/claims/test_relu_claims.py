@@ -10,13 +10,11 @@ from pipelines.claims.li_yuan import (
     one_point_convexity,
     population_gradient,
     potential_rates,
-    teacher_student,
     two_phases,
 )
 from pipelines.claims.li_yuan._figures import height_above_chords, measure_plane
 from pipelines.claims.ours import input_distributions
 from pipelines.claims.ours.input_distributions import covariance_root, least_ratio
-from pipelines.errors import UserError
 from pipelines.measurement.grid import (
     ASSUMPTION,
     Cell,
@@ -361,31 +359,3 @@ def test_chords_show_where_a_loss_is_not_convex():
     plane = measure_plane(50, np.array([0.0, 1.0]), np.array([-0.5, 0.0, 0.5]))
     np.testing.assert_allclose(plane["trace"], [[-0.5, -0.5], [0, 0], [0.5, 0.5]], atol=1e-15)
     assert plane["distance"][1, 1] == pytest.approx(1)
-
-
-@pytest.mark.parametrize(
-    ("make", "settings", "message"),
-    [
-        (population_gradient, {"teacher": ("none",)}, "Choices: random, zero"),
-        (population_gradient, {"samples": 10}, "at least 1,000 samples. Received: samples=10"),
-        (population_gradient, {"norm": (0.0,)}, "norm must be .* >= 0.05. Received"),
-        (one_point_convexity, {"d": (2,)}, "d must be .* >= 3"),
-        (one_point_convexity, {"norm": (0.0, 0.1)}, "norm must be .* >= 1e-06. Received"),
-        (potential_rates, {"d": (4,)}, "d must be .* >= 8"),
-        (potential_rates, {"starts": 0}, "starts must be >= 1"),
-        (input_distributions, {"condition": (0.5,)}, "condition must be .* >= 1"),
-        (input_distributions, {"radius": ("cube",)}, "Choices: gaussian, sphere, student"),
-        (input_distributions, {"covariance": ("all",)}, "Choices: aligned, random"),
-        (teacher_student, {"frobenius": 50.0}, "Received: frobenius=50.0 .* set --frobenius or"),
-        (teacher_student, {"start_frobenius": 50.0}, "=50.0 .* set --start-frobenius or --d"),
-        (teacher_student, {"d": 0}, "d must be >= 1. Received: d=0"),
-        (one_point_convexity, {"points": 0}, "points must be >= 1"),
-        (two_phases, {"descent": ("adam",)}, "Choices: printed, sgd, true"),
-        (two_phases, {"d": (8192,)}, r"at most 4,096 columns\. Received: d=8,192\. Set --descent"),
-        (two_phases, {"step": 0.9}, r"step must be in \(0, 0.75\].* step=0.9"),
-        (two_phases, {"d": (4,)}, r"No W has a trace of -0\.75 .* Received: trace=-0\.75\. Set"),
-    ],
-)
-def test_settings_out_of_range_are_rejected(make, settings, message):
-    with pytest.raises(UserError, match=message):
-        make.Setting(**settings)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from pipelines.claims.bartlett import shallow_layers_suffice as shallow
-from pipelines.errors import UserError
 from pipelines.measurement.grid import Cell, Cells, Measured
 
 
@@ -62,16 +61,3 @@ def test_a_block_of_larger_norms_refutes(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(shallow, "parabola_block", with_idle_units)
     assert verdict(4, 8) == "refuted"
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"k": (3,)}, "k must be even. Received: k=3"),
-        ({"m": (0,)}, "m must be .* >= 1"),
-        ({"samples": 0}, "samples must be .* >= 1"),
-    ],
-)
-def test_settings_out_of_range_are_rejected(settings: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        shallow.Setting(**settings)

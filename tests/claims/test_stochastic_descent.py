@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from pipelines.claims.li_yuan import stochastic_descent_rate as descent
-from pipelines.errors import UserError
 from pipelines.measurement.grid import Cell, Cells, Measured
 
 
@@ -69,17 +68,3 @@ def test_a_worst_process_beside_its_exact_value_refutes(monkeypatch: pytest.Monk
     m = measured("worst")
     assert np.max(m.curves["worst_z"]) > 5
     assert verdict(m) == "refuted"
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"runs": 1}, "runs must be .* >= 2"),
-        ({"longest": 3}, "longest must be .* >= 4"),
-        ({"d": (3,)}, "d must be even. Received: d=3"),
-        ({"process": ("calm",)}, "Choices: fading, steep, turning, wavy, worst"),
-    ],
-)
-def test_settings_out_of_range_are_rejected(settings: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        descent.Setting(**settings)

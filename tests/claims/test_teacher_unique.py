@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from pipelines.claims.li_yuan import teacher_is_unique_near_identity as unique
-from pipelines.errors import UserError
 from pipelines.measurement.grid import Cell, Measured
 from tests.quoted import grades
 from theory.relu_population import loss
@@ -116,9 +115,3 @@ def test_descent_beyond_the_ball_is_counted_by_its_kind() -> None:
         curves["loss"], curves["gradient_norm"] = np.array([1e-16, loss_at_end]), np.full(2, slope)
         metrics = unique.extra_metrics([Measured(Cell({}, 0), np.arange(2), curves, "")])
         assert [metrics[kind] for kind in kinds] == [0, 0, 50]
-
-
-@pytest.mark.parametrize("wrong", [{"d": (1,)}, {"norm": (0.0,)}, {"starts": 0}])
-def test_settings_that_cannot_be_are_rejected(wrong: dict[str, object]) -> None:
-    with pytest.raises(UserError, match="Received"):
-        unique.Setting(**wrong)  # type: ignore[arg-type]

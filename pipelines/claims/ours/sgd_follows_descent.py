@@ -1,6 +1,6 @@
 """A linear residual network trained on samples follows gradient descent on the population risk.
 
-HM's theorems are about the population risk. What they say of a network that is really trained, on
+HM's theorems are about the population risk f. What they say of a network that is really trained, on
 samples and by stochastic gradient descent, depends on how near the two paths are.
 
 Measured: the Keras network `linear_resnet`, trained by `train.py` from the identity on 4,096
