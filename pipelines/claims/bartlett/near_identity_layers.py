@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.claims._figures import panels
-from pipelines.errors import UserError, check_sizes, unknown
+from pipelines.errors import UserError, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack
@@ -68,8 +68,7 @@ class Setting:
     """Equal steps from which the equalised scales are made."""
 
     def __post_init__(self) -> None:
-        for name in set(self.map) - set(RADII):
-            raise unknown("A map", name, RADII)
+        check_names("A map", self.map, RADII)
         check_sizes(2, m=self.m)
         check_sizes(1, d=(self.d,), samples=(self.samples,), fine=(self.fine,))
         if sum(m >= FIT_FROM for m in self.m) < 2:

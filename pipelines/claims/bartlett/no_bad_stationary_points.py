@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.claims._figures import panels
-from pipelines.errors import UserError, check_sizes, unknown
+from pipelines.errors import UserError, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, join, select, stack
@@ -56,8 +56,7 @@ class Setting:
     def __post_init__(self) -> None:
         check_sizes(1, d=self.d, l=self.l, inputs=(self.inputs,))
         check_sizes(0, eps=self.eps)
-        for sigma in set(self.sigma) - set(SIGMAS):
-            raise unknown("An activation", sigma, SIGMAS)
+        check_names("An activation", self.sigma, SIGMAS)
         if max(self.eps) >= 1:
             raise UserError(
                 f"The theorem needs eps < 1. Received: eps={max(self.eps):g}. Set --eps below 1."

@@ -44,7 +44,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.claims._figures import panels
-from pipelines.errors import UserError, check_counts, check_sizes, unknown
+from pipelines.errors import UserError, check_counts, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import minutes
 from pipelines.measurement.grid import Array, Cell, Measured, join, measure_at, select, stack
@@ -86,13 +86,8 @@ class Setting:
         check_sizes(1, l=self.l)
         check_sizes(0, gamma=self.gamma)
         check_counts(most_steps=self.most_steps)
-        for chosen, names, what in (
-            (self.target, TARGETS, "A target"),
-            (self.covariance, COVARIANCES, "A covariance"),
-        ):
-            for name in chosen:
-                if name not in names:
-                    raise unknown(what, name, names)
+        check_names("A target", self.target, TARGETS)
+        check_names("A covariance", self.covariance, COVARIANCES)
         if 2 not in self.l or max(self.l) < 3:
             raise UserError(
                 "Depths are compared with two layers: l must have 2 and more. Received: "

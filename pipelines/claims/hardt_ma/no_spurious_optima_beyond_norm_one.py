@@ -44,7 +44,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.claims._figures import panels
-from pipelines.errors import check_counts, check_sizes, unknown
+from pipelines.errors import check_counts, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, join, stack_rows
@@ -73,9 +73,7 @@ class Setting:
     def __post_init__(self) -> None:
         check_sizes(2, d=self.d, l=self.l)
         check_counts(instances=self.instances)
-        for frames in self.frames:
-            if frames not in FRAMES:
-                raise unknown("Frames", frames, FRAMES)
+        check_names("Frames", self.frames, FRAMES)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.claims._figures import panels
-from pipelines.errors import UserError, check_sizes, unknown
+from pipelines.errors import UserError, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Measured, join, measure_at, select
@@ -52,8 +52,7 @@ class Setting:
     def __post_init__(self) -> None:
         check_sizes(1, d=self.d, l=self.l)
         check_sizes(0, size=self.size)
-        for name in set(self.inputs) - set(INPUTS):
-            raise unknown("A distribution of inputs", name, INPUTS)
+        check_names("A distribution of inputs", self.inputs, INPUTS)
         if self.samples < LEAST:
             raise UserError(
                 f"Standard errors need at least {LEAST:,} samples. Received: "

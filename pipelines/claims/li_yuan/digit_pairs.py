@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from pipelines.claims._figures import panels
 from pipelines.data import datasets
 from pipelines.data.splits import batch_index
-from pipelines.errors import check_counts, check_sizes, unknown
+from pipelines.errors import check_counts, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import minutes, seconds
 from pipelines.measurement.grid import Cell, Cells, Curves, Measured, select, split_by
@@ -73,12 +73,10 @@ class Setting:
     """Steps between two cuts of the singular values, at which errors are measured."""
 
     def __post_init__(self) -> None:
-        for pair in set(self.pair) - set(PAIRS):
-            raise unknown("A pair of digits", pair, PAIRS)
+        check_names("A pair of digits", self.pair, PAIRS)
         check_counts(batch_size=self.batch_size, steps=self.steps, clip_every=self.clip_every)
         check_sizes(0, norm=(self.norm,), rate=(self.rate,))
-        if self.data not in DATA:
-            raise unknown("A data set of digits", self.data, DATA)
+        check_names("A data set of digits", [self.data], DATA)
 
 
 @dataclass(frozen=True)

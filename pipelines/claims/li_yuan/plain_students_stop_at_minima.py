@@ -35,7 +35,7 @@ import numpy as np
 
 from keras_models import draw_relu_weights, singular_values
 from pipelines.claims._figures import panels
-from pipelines.errors import UserError, check_sizes, unknown
+from pipelines.errors import UserError, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, select, stack_rows
@@ -66,9 +66,7 @@ class Setting:
     def __post_init__(self) -> None:
         check_sizes(0, norm=self.norm)
         check_sizes(2, d=(self.d,), iterations=(self.iterations,))
-        for student in self.student:
-            if student not in STUDENTS:
-                raise unknown("A student", student, STUDENTS)
+        check_names("A student", self.student, STUDENTS)
         for norm in self.norm:
             for frobenius in FROBENIUS:
                 try:

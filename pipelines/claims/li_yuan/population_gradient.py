@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.claims._figures import panels
-from pipelines.errors import UserError, check_counts, check_sizes, unknown
+from pipelines.errors import UserError, check_counts, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import (
@@ -61,9 +61,7 @@ class Setting:
         check_sizes(1, d=self.d)
         check_sizes(LEAST, norm=self.norm)
         check_counts(samples=self.samples)
-        for teacher in self.teacher:
-            if teacher not in TEACHERS:
-                raise unknown("A teacher", teacher, TEACHERS)
+        check_names("A teacher", self.teacher, TEACHERS)
         if self.samples < 1_000:
             raise UserError(
                 "Standard errors need at least 1,000 samples. Received: "

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.claims._figures import panels
-from pipelines.errors import UserError, check_sizes, unknown
+from pipelines.errors import UserError, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import (
@@ -82,9 +82,7 @@ class Setting:
         check_sizes(2, d=self.d)
         check_sizes(FEWEST, longest=(self.longest,))
         check_sizes(2, runs=(self.runs,))
-        for process in self.process:
-            if process not in PROCESSES:
-                raise unknown("A process", process, PROCESSES)
+        check_names("A process", self.process, PROCESSES)
         if odd := [d for d in self.d if d % 2]:
             raise UserError(f"d must be even. Received: d={odd[0]}. Set --d.")
 

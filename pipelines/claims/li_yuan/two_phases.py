@@ -53,7 +53,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.claims.li_yuan._figures import TURN, draw_phases, first_step
-from pipelines.errors import UserError, check_counts, check_sizes, unknown
+from pipelines.errors import UserError, check_counts, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack_rows
@@ -96,9 +96,7 @@ class Setting:
     def __post_init__(self) -> None:
         check_sizes(3, d=self.d)
         check_counts(steps=self.steps, batch=self.batch, batches=self.batches)
-        for way in self.descent:
-            if way not in WAYS:
-                raise unknown("A descent", way, WAYS)
+        check_names("A descent", self.descent, WAYS)
         if "sgd" in self.descent and max(self.d) > DENSE:
             raise UserError(
                 f"Batches need weights of at most {DENSE:,} columns. Received: d={max(self.d):,}. "
