@@ -51,8 +51,6 @@ from pipelines.measurement.quotation import FORMULA, SLIP, STEP, Quotation
 from pipelines.measurement.verdict import always
 from theory import descent
 from theory import descent_bounds as bounds
-from theory.descent import descent_path, loss
-from theory.descent_bounds import distance, stay_close_bound
 
 FLOOR = 1e-12  # of the first loss: far below it the loss is rounding
 SLACK = 1e-6  # of the bounds on the loss, equalities at l = 1: rounding grows relative to it
@@ -101,7 +99,9 @@ def measure(cells: Cells) -> Curves:
     rate = 1 / (depth * (1 + np.linalg.norm(Phi, 2, axis=(-2, -1)) ** 2))
     steps, bound = recorded_iterations(depth, start), np.full(len(cells), start)
     columns: list[dict[str, Any]] = []
-    for t, (now, after) in enumerate(pairwise(descent_path(Phi, depth, rate, steps[-1] + 1))):
+    for t, (now, after) in enumerate(
+        pairwise(descent.descent_path(Phi, depth, rate, steps[-1] + 1))
+    ):
         factor, proof_holds = step_bound(now, Phi, rate)
         if t in steps:
             if len(columns) % 4 == 0:  # between these its ratios are those of the last
@@ -118,8 +118,9 @@ def measure(cells: Cells) -> Curves:
 
 def step_bound(Theta: Array, Phi: Array, rate: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Return the factor of the loss that the three lemmas give a step, and where they do; [n]."""
-    n, a, b = Theta.shape[-3], distance(Theta), stay_close_bound(Theta, Phi, rate)
-    h = n * (1 + b) ** (2 * n - 2) + (n - 1) * (1 + b) ** (n - 2) * np.sqrt(2 * loss(Theta, Phi))
+    n, a, b = Theta.shape[-3], bounds.distance(Theta), bounds.stay_close_bound(Theta, Phi, rate)
+    error = np.sqrt(2 * descent.loss(Theta, Phi))
+    h = n * (1 + b) ** (2 * n - 2) + (n - 1) * (1 + b) ** (n - 2) * error
     slope = n * np.maximum(1 - a, 0) ** (2 * n - 2)
     return 1 - rate * slope * np.maximum(2 - rate * h, 0), (a < 1) & (rate * h < 2)
 

@@ -37,13 +37,12 @@ from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack
+from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack, stack_rows
 from pipelines.measurement.quotation import FORMULA, Quotation
 from pipelines.measurement.verdict import always
 from theory import near_identity, smooth_maps
 from theory.composition import compose, near_layers, whole_layers, whole_profile
-from theory.near_identity import ball, scales
-from theory.smooth_maps import SmoothMap, pendulum, tanh_map
+from theory.smooth_maps import SmoothMap
 
 RADII = {"henon": 1.0, "tanh-0.3": 3.0, "tanh-0.9": 3.0, "pendulum": 2.0, "scalar": 2.0}
 SCHEDULES = ("uniform", "geometric", "equalised")
@@ -82,18 +81,20 @@ def instance(rng: np.random.Generator, name: str, d: int, samples: int) -> tuple
     """Return W [d, d] of norm 1, and points of the map's ball [n, d], [n, d + 1] or [n, 2]."""
     W = rng.normal(size=(d, d))
     width = {"tanh": d, "scalar": d + 1}.get(name.partition("-")[0], 2)
-    points = ball(width, RADII[name], samples, int(rng.integers(2**32)))
+    points = near_identity.ball(width, RADII[name], samples, int(rng.integers(2**32)))
     return W / np.linalg.norm(W, 2), points
 
 
-def build_maps(name: str, W: Array) -> tuple["SmoothMap", "SmoothMap"]:
+def build_maps(name: str, W: Array) -> tuple[SmoothMap, SmoothMap]:
     """Return the map h and, normalized at 0, g; leading axes are those of W [..., d, d]."""
     if name == "henon":
         return smooth_maps.henon_map(), smooth_maps.HENON
     if name == "scalar":
         h = smooth_maps.graph_map(W[..., 0, :])
+    elif name == "pendulum":
+        h = smooth_maps.pendulum()
     else:
-        h = pendulum() if name == "pendulum" else tanh_map(W, float(name.removeprefix("tanh-")))
+        h = smooth_maps.tanh_map(W, float(name.removeprefix("tanh-")))
     return h, smooth_maps.normalize(h, np.zeros(h.dimension))
 
 
@@ -103,7 +104,7 @@ def measure(cells: Cells) -> Curves:
     W, x = cells.draw(instance, "map", "d", "samples")
     h, g = build_maps(name, W)
     fine = near_identity.distances(g.jacobian, near_identity.scales(cells.shared("fine")), x)
-    curves: dict[str, list[Any]] = {}
+    columns = []
     for m in cells.shared("m"):
         a = {name: near_identity.scales(m, name) for name in ("uniform", "geometric")}
         a["equalised"] = near_identity.equalise_scales(fine, m)
@@ -116,14 +117,13 @@ def measure(cells: Cells) -> Curves:
         column["value_error"] = (
             value_error(h, W[..., 0, :], m, x[:, :POINTS]) if name == "scalar" else np.array(np.nan)
         )
-        for key, values in column.items():
-            curves.setdefault(key, []).append(np.broadcast_to(values, len(cells)))
-    rows = {key: np.stack(columns, axis=-1) for key, columns in curves.items()}
+        columns.append({key: np.broadcast_to(v, len(cells)) for key, v in column.items()})
+    rows = stack_rows(columns, axis=-1)
     rows["ratio"], rows["pair_ratio"] = (rows[key] / rows["bound"] for key in ("uniform", "pairs"))
     return cells.shared("m"), rows
 
 
-def composition_error(g: "SmoothMap", a: Array, x: Array) -> Array:
+def composition_error(g: SmoothMap, a: Array, x: Array) -> Array:
     """Return the largest error of the layers, up to the 64th, run one by one; relative; [n]."""
     a = a[:RUN_TO]
     g_a = g(a[-1] * x) / a[-1]
@@ -131,13 +131,13 @@ def composition_error(g: "SmoothMap", a: Array, x: Array) -> Array:
     return np.asarray(np.abs(error).max(axis=(-2, -1)) / np.abs(g_a).max(axis=(-2, -1)))
 
 
-def value_error(h: "SmoothMap", centre: Array, m: int, x: Array) -> Array:
+def value_error(h: SmoothMap, centre: Array, m: int, x: Array) -> Array:
     """Return the largest error of f(x), the last coordinate after all layers of h from (x, 0); [n].
 
     At most as many layers as RUN_TO, the last two of them linear.
     """
     flat = np.concatenate([x[..., :-1], np.zeros((*x.shape[:-1], 1))], axis=-1)
-    few = scales(min(m, RUN_TO))
+    few = near_identity.scales(min(m, RUN_TO))
     end = compose(whole_layers(h, np.zeros(h.dimension), few, 2), flat)[..., -1]
     return np.asarray(np.abs(end - smooth_maps.bump(centre, x[..., :-1])).max(axis=-1))
 

@@ -64,19 +64,15 @@ class Setting:
 
 
 def random_instance(
-    rng: np.random.Generator,
-    d: int,
-    l: int,  # noqa: E741
-    eps: float,
-    inputs: int,
+    rng: np.random.Generator, d: int, depth: int, eps: float, inputs: int
 ) -> tuple[Array, ...]:
     """Return A [l, d, 2d], B [l, 2d, d], |A| |B| = eps a layer; inputs, labels [2 inputs, d].
 
     Layers are random mixtures of Gaussian ones and of u - eps sigma(u), which shrink small inputs
     as the case of equality does; inputs have random sizes, and each occurs twice.
     """
-    A, B = rng.normal(size=(l, d, 2 * d)), rng.normal(size=(l, 2 * d, d))
-    share = rng.uniform(size=(l, 1, 1))
+    A, B = rng.normal(size=(depth, d, 2 * d)), rng.normal(size=(depth, 2 * d, d))
+    share = rng.uniform(size=(depth, 1, 1))
     A *= (1 - share) / np.linalg.norm(A, 2, axis=(-2, -1), keepdims=True)
     B *= (1 - share) / np.linalg.norm(B, 2, axis=(-2, -1), keepdims=True)
     A, B = A - share * np.eye(d, 2 * d), B + share * np.eye(2 * d, d)

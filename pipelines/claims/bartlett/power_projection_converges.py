@@ -143,16 +143,12 @@ def observe(Theta: Array, Phi: Array) -> dict[str, Array]:
 def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return plain descent beside power projection: losses, shares of targets, mean iterations."""
     least = np.array([m.curves["plain_least_margin"][-1] / m.point["gamma"] for m in measured])
+    arrivals = {name: [iterations_to_target(m, f"{name}loss") for m in measured] for name in LABELS}
     return {
         "plain_final_loss": max(float(m.curves["plain_final_loss"][-1]) for m in measured),
         "plain_below_margin_pct": 100 * float(np.mean(least < 1 - 1e-9)),
         "plain_not_positive_pct": 100 * float(np.mean(least <= 0)),
-        **{
-            f"{descent}iterations": float(
-                np.mean([iterations_to_target(m, f"{descent}loss") for m in measured])
-            )
-            for descent in LABELS
-        },
+        **{f"{name}iterations": float(np.mean(found)) for name, found in arrivals.items()},
     }
 
 

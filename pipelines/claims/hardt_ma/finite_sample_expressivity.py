@@ -200,11 +200,9 @@ def own_construction(X: NDArray[np.float32], seed: int) -> dict[str, float]:
     rng = np.random.default_rng(seed)
     far, y = random_unit_vectors(rng, *FAR), random_labels(LABELS[0], FAR[0], seed)
     k = paper_width(FAR[0], nearest_pair(far)[2])
-    images_y = random_labels(LABELS[0], len(X), seed)
+    images, labels = normalize_rows(X.astype(np.float64)), random_labels(LABELS[0], len(X), seed)
     return {
-        "own_errors": count_errors(
-            printed, normalize_rows(X.astype(np.float64)), images_y, X.shape[1]
-        ),
+        "own_errors": count_errors(printed, images, labels, X.shape[1]),
         "own_printed_errors": count_errors(literal, far, y, k),
         "own_fitting_ratio": least_ratio(literal, far, y, k),
         "own_condition_ratio": least_ratio(printed, far, y, k),

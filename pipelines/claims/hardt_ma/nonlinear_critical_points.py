@@ -86,14 +86,10 @@ class Setting:
 
 
 def random_instance(
-    rng: np.random.Generator,
-    d: int,
-    l: int,  # noqa: E741
-    tau: float,
-    inputs: int,
+    rng: np.random.Generator, d: int, depth: int, tau: float, inputs: int
 ) -> tuple[Array, ...]:
     """Return U, V and s of the teacher, U, V and s of a direction of norm 1, inputs [inputs, d]."""
-    shapes = (l, 2 * d, d), (l, d, 2 * d), (l, 2 * d)
+    shapes = (depth, 2 * d, d), (depth, d, 2 * d), (depth, 2 * d)
     U, V, s = (rng.normal(size=shape) for shape in shapes)
     U *= np.sqrt(tau) / np.linalg.norm(U, 2, axis=(-2, -1), keepdims=True)
     V *= np.sqrt(tau) / np.linalg.norm(V, 2, axis=(-2, -1), keepdims=True)
@@ -123,7 +119,7 @@ def measure(cells: Cells) -> Curves:
     }
 
 
-def measure_fitted_block(teacher: "Blocks", x: Array) -> dict[str, Array]:
+def measure_fitted_block(teacher: Blocks, x: Array) -> dict[str, Array]:
     """Return gradients by weights and by functions where the first block is fitted; [n, l]."""
     x = np.concatenate([x, -x], axis=-2)
     y = outputs(odd_block(teacher), x)
@@ -139,7 +135,7 @@ def measure_fitted_block(teacher: "Blocks", x: Array) -> dict[str, Array]:
     }
 
 
-def odd_block(teacher: "Blocks") -> "Blocks":
+def odd_block(teacher: Blocks) -> Blocks:
     """Return a block x + V (ReLU(U x - t) - ReLU(-U x - t)) as far from I as the teacher's.
 
     U and V are orthogonal up to that size, and t are the norms of the rows of U.
@@ -162,7 +158,7 @@ def spectral_norms(W: Array) -> Array:
     return np.asarray(np.linalg.norm(W, 2, axis=(-2, -1), keepdims=True))
 
 
-def fit_first_block(teacher: "Blocks", x: Array, y: Array) -> "Blocks":
+def fit_first_block(teacher: Blocks, x: Array, y: Array) -> Blocks:
     """Return blocks, the first the best linear map x + W x on the sample, the others silent.
 
     The first one's units x + t and -x + t fire at all inputs. All are |W| from the identity.
@@ -171,24 +167,21 @@ def fit_first_block(teacher: "Blocks", x: Array, y: Array) -> "Blocks":
     W = (np.linalg.pinv(x) @ (y - x)).mT
     others = silence_units(teacher, x + x @ W.mT)
     U, s = others.U.copy(), others.s.copy()
-    V = (
-        others.V
-        * spectral_norms(W)[:, None]
-        / (spectral_norms(others.U) * spectral_norms(others.V))
-    )
+    V = others.V * spectral_norms(W)[:, None]
+    V /= spectral_norms(others.U) * spectral_norms(others.V)
     U[:, 0] = np.concatenate([np.eye(d), -np.eye(d)])
     V[:, 0] = np.concatenate([W, -W], axis=-1) / 2
     s[:, 0] = 1.01 * np.abs(x).max(axis=(-2, -1))[:, None]
     return teacher._replace(U=U, V=V, s=s)
 
 
-def descent_rates(layers: "list[Layer]", x: Array, y: Array) -> Array:
+def descent_rates(layers: list[Layer], x: Array, y: Array) -> Array:
     """Return what the risk falls by, over the step, as each h_i moves towards the labels; [n, l].
 
     The layers after it must be the identity near the sample.
     """
 
-    def risk_of(changed: "list[Layer]") -> Array:
+    def risk_of(changed: list[Layer]) -> Array:
         return np.asarray(np.mean(np.sum((network(changed, x) - y) ** 2, axis=-1), axis=-1) / 2)
 
     rates, u, h = [], x, network(layers, x)
@@ -206,23 +199,21 @@ def step_towards(u: Array, missing: Array) -> Array:
     return np.asarray(missing / np.max(far / near, axis=-1)[:, None, None])
 
 
-def block_norms(blocks: "Blocks", x: Array, y: Array) -> Array:
+def block_norms(blocks: Blocks, x: Array, y: Array) -> Array:
     """Return norms of the gradient by the weights of each block; [n, l]."""
     G = gradient(blocks, x, y)
     squares = [np.sum(W**2, axis=(-2, -1)) for W in G[:2]] + [np.sum(G.s**2, axis=-1)]
     return np.asarray(np.sqrt(sum(squares)))
 
 
-def silence_units(teacher: "Blocks", x: Array) -> "Blocks":
+def silence_units(teacher: Blocks, x: Array) -> Blocks:
     """Return the teacher's weights U, V, with thresholds under which no unit fires at any input."""
-    reach = (
-        np.linalg.norm(teacher.U, 2, axis=(-2, -1))
-        * np.linalg.norm(x, axis=-1).max(axis=-1)[:, None]
-    )
+    longest = np.linalg.norm(x, axis=-1).max(axis=-1)[:, None]
+    reach = np.linalg.norm(teacher.U, 2, axis=(-2, -1)) * longest
     return teacher._replace(s=np.broadcast_to(-1.01 * reach[..., None], teacher.s.shape))
 
 
-def leave_saddle(identity: "Blocks", x: Array, y: Array) -> "Blocks":
+def leave_saddle(identity: Blocks, x: Array, y: Array) -> Blocks:
     """Return weights off the identity in a direction of negative curvature, the first block's.
 
     Its units are x and -x, and V fits what is missing by least squares.
@@ -271,13 +262,11 @@ def draw_lines(axes: Any, m: Measured) -> None:
         "weights, a random direction": [risk(move(identity, t, direction), x, y) for t in LINE],
         "weights, down from the saddle": [risk(move(identity, t, down), x, y) for t in LINE],
         "function of a block": [
-            np.mean((x + t * step_towards(x, y - x) - y) ** 2) / 2 for t in LINE
+            np.mean(np.sum((x + t * step_towards(x, y - x) - y) ** 2, axis=-1)) / 2 for t in LINE
         ],
     }
-    scale = {"function of a block": x.shape[-1]}
     for label, values in lines.items():
-        shares = scale.get(label, 1) * np.ravel(values) / start
-        axes.plot(LINE, shares, label=label)
+        axes.plot(LINE, np.ravel(values) / start, label=label)
     axes.axhline(0, color="k", linewidth=0.8)
     axes.set(xlabel="step from the identity", ylabel="risk / risk of the identity")
     d, blocks, tau = (m.point[name] for name in ("d", "l", "tau"))

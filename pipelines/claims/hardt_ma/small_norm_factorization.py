@@ -107,10 +107,8 @@ def measure(cells: Cells) -> Curves:
 
 def measure_depth(R: Array, P: Array, depth: int) -> dict[str, Array]:
     """Return largest layer norms of R and of P, and relative product errors, at one depth; [n]."""
-    A, flipped = (
-        factorization.balanced(R, depth),
-        R * np.where(np.arange(R.shape[-1]) == 0, -1.0, 1.0),
-    )
+    A = factorization.balanced(R, depth)
+    flipped = R * np.where(np.arange(R.shape[-1]) == 0, -1.0, 1.0)
     wider = factorization.augment(flipped)  # det < 0, the same singular values
     return {
         "balanced": factorization.max_norm(A),

@@ -157,10 +157,8 @@ def pairs(rng: np.random.Generator, d: int, norm: float, points: int) -> tuple[A
     G /= np.linalg.norm(G, 2, axis=(2, 3), keepdims=True)
     S = circulant_matrix(np.stack([circulant_start(d, 1.0, 0.0, rng) for _ in range(points)]))
     S /= np.linalg.norm(S, 2, axis=(1, 2), keepdims=True)
-    mix, sizes = (
-        rng.uniform(size=(points, 1, 1)) ** 0.25,
-        rng.uniform(0.3, 1, size=(2, points, 1, 1)),
-    )
+    mix = rng.uniform(size=(points, 1, 1)) ** 0.25
+    sizes = rng.uniform(0.3, 1, size=(2, points, 1, 1))
     V = (1 - mix) * G[0] + mix * S
     V /= np.linalg.norm(V, 2, axis=(1, 2), keepdims=True)
     kind = (np.arange(points) // 2 % 3)[:, None, None]

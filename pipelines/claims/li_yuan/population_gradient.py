@@ -15,7 +15,6 @@ Expect: finite_difference_error about 2e-9, z about 4, loss_z about 2, printed_f
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,11 +73,8 @@ def random_instance(
 ) -> tuple[Array, Array]:
     """Return W and W* [d, d], of spectral norms between half of `norm` and `norm`; or W* = 0."""
     pair = rng.normal(size=(2, d, d))
-    pair *= (
-        norm
-        * rng.uniform(0.5, 1, size=(2, 1, 1))
-        / np.linalg.norm(pair, 2, axis=(1, 2))[:, None, None]
-    )
+    sizes = norm * rng.uniform(0.5, 1, size=(2, 1, 1))
+    pair *= sizes / np.linalg.norm(pair, 2, axis=(1, 2), keepdims=True)
     return pair[0], pair[1] * (teacher == "random")
 
 
@@ -93,9 +89,10 @@ def measure_cell(cell: Cell, W: Array, W_star: Array) -> dict[str, Array]:
     """Return the curves of one cell; [d^2]."""
     formula, printed = gradient(W, W_star), gradient(W, W_star, "printed")
     rng = np.random.default_rng([cell.seed, 1])
-    draw = partial(gaussian_inputs, rng, len(W))
-    estimate = monte_carlo(draw, W, W_star, cell.point["samples"])
+    samples = cell.point["samples"]
+    estimate = monte_carlo(lambda n: rng.normal(size=(n, len(W))), W, W_star, samples)
     difference = np.abs(formula - differences(W, W_star)) / np.abs(formula).max()
+    factor = np.vdot(printed, printed) / np.vdot(printed, estimate["gradient"])
     loss_z = (loss(W, W_star) - estimate["loss"]) / estimate["loss_error"]
     return {
         "gradient": formula.ravel(),
@@ -103,9 +100,7 @@ def measure_cell(cell: Cell, W: Array, W_star: Array) -> dict[str, Array]:
         "z": np.abs((formula - estimate["gradient"]) / estimate["gradient_error"]).ravel(),
         "loss_z": np.full(W.size, np.abs(loss_z)),
         "finite_difference_error": difference.ravel(),
-        "printed_factor": np.full(
-            W.size, np.vdot(printed, printed) / np.vdot(printed, estimate["gradient"])
-        ),
+        "printed_factor": np.full(W.size, factor),
     }
 
 
@@ -118,11 +113,6 @@ def differences(W: Array, W_star: Array) -> Array:
         near, far = (loss(W + k * moves, W_star) - loss(W - k * moves, W_star) for k in (1, 2))
         slopes[i] = (8 * near - far) / (12 * STEP)
     return slopes
-
-
-def gaussian_inputs(rng: np.random.Generator, d: int, count: int) -> Array:
-    """Return standard normal inputs; [count, d]."""
-    return rng.normal(size=(count, d))
 
 
 def monte_carlo(

@@ -100,9 +100,8 @@ def measure_cell(cell: Cell, T: NDArray[np.int64]) -> dict[str, Array]:
     rows = [measure_steps(rng, cell, int(steps)) for steps in T]
     curves = stack_rows(rows)
     bound = descent_error(T, alpha, 1.0, 1.0)
-    in_force = (curves["largest_gradient"] <= 1 + ROUNDING) & (
-        curves["least_convexity"] >= 1 - ROUNDING
-    )
+    largest, least = curves["largest_gradient"], curves["least_convexity"]
+    in_force = (largest <= 1 + ROUNDING) & (least >= 1 - ROUNDING)
     curves |= {"bound": bound, "descent_share": curves["squared_distance"] / bound}
     error, z = curves.pop("standard_error"), np.zeros(len(T))
     if cell.point["process"] == "worst":

@@ -31,6 +31,8 @@ from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.quotation import Quotation
 from pipelines.recipes.recipe import Recipe
 
+ARMS = ("neither", "dropout", "augmentation", "both")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(TuningSearch):
@@ -47,24 +49,16 @@ class Setting(TuningSearch):
 def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     """Return HM's network with neither, with one of the two, with both."""
     base = setting.base(seed)
-    rates = {
-        "neither": 0.0,
-        "dropout": setting.dropout,
-        "augmentation": 0.0,
-        "both": setting.dropout,
-    }
+    rates = {"dropout": setting.dropout, "both": setting.dropout}
     return {
-        arm: base.override(augment=arm in ("augmentation", "both"), model_args={"dropout": rate})
-        for arm, rate in rates.items()
+        arm: base.override(
+            augment=arm in ("augmentation", "both"), model_args={"dropout": rates.get(arm, 0.0)}
+        )
+        for arm in ARMS
     }
 
 
-VARIANTS = Variants(
-    labels={arm: arm for arm in ("neither", "dropout", "augmentation", "both")},
-    harder="neither",
-    easier="both",
-    recipes=recipes,
-)
+VARIANTS = Variants({a: a for a in ARMS}, harder="neither", easier="both", recipes=recipes)
 CLAIM = tuning_claim(
     VARIANTS,
     source="R, an open question",

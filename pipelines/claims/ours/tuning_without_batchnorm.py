@@ -24,23 +24,12 @@ network errs 25.1 % on validation pictures at HM's rate (a pilot of one seed).
 """
 
 from pipelines.claims._tuning import TuningSearch, Variants, scales, tuning_claim
+from pipelines.claims.networks.batchnorm_overfits import LABELS, recipes
 from pipelines.measurement.cost import hours, minutes
-from pipelines.recipes.recipe import Recipe
 
+__all__ = ["CLAIM", "VARIANTS", "recipes"]
 
-def recipes(setting: TuningSearch, seed: int) -> dict[str, Recipe]:
-    """Return HM's network, and it with batch normalization after each convolution of a branch."""
-    plain = setting.base(seed)
-    normalized = plain.override(model_args={"batch_norm": True, "init": "standard"})
-    return {"plain": plain, "normalized": normalized}
-
-
-VARIANTS = Variants(
-    labels={"plain": "without normalization", "normalized": "batch normalization"},
-    harder="plain",
-    easier="normalized",
-    recipes=recipes,
-)
+VARIANTS = Variants(LABELS, harder="plain", easier="normalized", recipes=recipes)
 CLAIM = tuning_claim(
     VARIANTS,
     source="ours, after an open question of R",
