@@ -33,6 +33,7 @@ from pipelines.measurement.grid import Cell, Measured
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.running.existing import Result
+from tests.claims.measured import made
 
 NAN = math.nan
 MODULES = {  # with the settings in which the arms may differ
@@ -322,8 +323,7 @@ def test_divergence_is_judged_as_such(
     standard: list[float], small: list[float], verdict: str
 ) -> None:
     claim = standard_init_diverges.CLAIM
-    curves = {"standard_loss": np.array(standard), "small_loss": np.array(small)}
-    each = claim.metrics([Measured(Cell({}, 0), np.arange(1, 4), curves, "")])
+    each = claim.metrics([made({"standard_loss": standard, "small_loss": small})])
     values = {key: [value] * 5 for key, value in each.items()}
     assert claim.outcome(values, "cpu") == verdict
     assert each["standard_finite_steps"] == np.isfinite(standard).sum()
@@ -349,10 +349,7 @@ def test_reported_errors_are_judged_at_paper_scale_only() -> None:
 
 def test_the_figure_says_which_arms_diverged(tmp_path: Path) -> None:
     errors = {"fixed_test_error_pct": 20.0, "trained_test_error_pct": NAN}
-    measured = [
-        Measured(Cell({}, seed), np.array([0]), {k: np.array([v]) for k, v in errors.items()}, "")
-        for seed in (0, 1)
-    ]
+    measured = [made(errors, seed=seed) for seed in (0, 1)]
     picture = fixed_projection_helps.CLAIM.figure(measured, [[], []])
     (axes,) = picture.axes
     assert {text.get_text() for text in axes.texts} == {
@@ -367,10 +364,7 @@ def test_the_figure_shows_every_seed_and_mean(module: Any, tmp_path: Path) -> No
     claim = module.CLAIM
     keys = {f"{arm}_{split}_error_pct" for arm in module.LABELS for split in ("train", "test")}
     point = dataclasses.asdict(claim.scales["paper"])
-    measured = [
-        Measured(Cell(point, seed), np.array([0]), {k: np.array([10.0 + seed]) for k in keys}, "")
-        for seed in (0, 1, 2)
-    ]
+    measured = [made(dict.fromkeys(keys, 10.0 + seed), point, seed=seed) for seed in (0, 1, 2)]
     picture = claim.figure(measured, [[], [], []])
     (axes,) = picture.axes
     splits = len(getattr(module, "SPLITS", ("test",)))
@@ -387,8 +381,7 @@ def test_an_arm_is_found_by_its_name_or_by_the_error_that_it_ended_in() -> None:
         return Training(arm, np.array([8]), {"test_error_pct": np.array([error])})
 
     errors = {"named": 20.0, "found": 20.5, "shared": 21.0, "lost": NAN}
-    curves = {f"{arm}_test_error_pct": np.array([error]) for arm, error in errors.items()}
-    measured = Measured(Cell({}, 0), np.array([0]), curves, "")
+    measured = made({f"{arm}_test_error_pct": error for arm, error in errors.items()})
     trainings = [
         training("named", 20.0),
         training("", 20.5),

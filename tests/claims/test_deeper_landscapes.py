@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from pipelines.claims.hardt_ma import deeper_landscapes as deeper
-from pipelines.measurement.grid import Cell, Measured
+from pipelines.measurement.grid import Cell
 from pipelines.measurement.quotation import NOT_TESTED
 from pipelines.measurement.verdict import HOLDS
+from tests.claims.measured import made, values_of
 from theory.factorization import polar_angle
 
 
@@ -70,8 +71,7 @@ def values(**curves: list[float]) -> dict[str, list[float]]:
         "steps": [1.0, 10.0, 30.0, 40.0],
         "rate_factor": [1.0] * 4,
     } | curves
-    m = Measured(cell(), np.array([1, 2, 16, 32]), {k: np.array(v) for k, v in given.items()}, "")
-    return {key: [value] for key, value in deeper.CLAIM.metrics([m]).items()}
+    return values_of(deeper.CLAIM, made(given, cell().point, steps=[1, 2, 16, 32]))
 
 
 def test_numbers_by_hand() -> None:

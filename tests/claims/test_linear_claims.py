@@ -13,6 +13,7 @@ from pipelines.claims.bartlett import (
 from pipelines.claims.hardt_ma import matrix_lemmas, nonlinear_critical_points, risk_is_expectation
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.grid import ASSUMPTION, Cell, Cells, Measured
+from tests.claims.measured import measure
 from tests.quoted import grades
 from theory.descent import descent_path, loss
 from theory.factorization import balanced, rotation_layers
@@ -33,11 +34,7 @@ def cells(name, seeds=2, **settings):
 
 def seeds_of(name, chosen):
     """What is measured in those cells, one list a seed."""
-    steps, curves = claim_catalog.load(name).measure(chosen)
-    return [
-        [Measured(cell, np.asarray(steps), {k: v[i] for k, v in curves.items()}, "")]
-        for i, cell in enumerate(chosen.cells)
-    ]
+    return [[m] for m in measure(claim_catalog.load(name), *chosen.cells)]
 
 
 def values_of(name, by_seed):

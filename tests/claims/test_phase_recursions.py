@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from pipelines.claims.li_yuan import phase_recursions as recursions
-from pipelines.measurement.grid import Cell, Cells, Measured
+from pipelines.measurement.grid import Cell, Measured
+from tests.claims.measured import measure, values_of
 from theory.circulant import circulant_matrix, circulant_start
 from theory.relu_population import gradient, potential
 
@@ -47,13 +48,12 @@ def test_the_second_phase_starts_near_and_stays() -> None:
 
 
 def measured(d: int, **changed: object) -> Measured:
-    steps, curves = recursions.measure(Cells((cell(d, **changed),)))
-    return Measured(cell(d), np.asarray(steps), {key: c[0] for key, c in curves.items()}, "")
+    [found] = measure(recursions.CLAIM, cell(d, **changed))
+    return found
 
 
 def verdict(*cells: Measured) -> str:
-    values = {key: [value] for key, value in recursions.CLAIM.metrics(cells).items()}
-    return recursions.CLAIM.verdict(values, "cpu")
+    return recursions.CLAIM.verdict(values_of(recursions.CLAIM, *cells), "cpu")
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ from pipelines.measurement.grid import (
     list_cells,
     split_batches,
 )
+from tests.claims.measured import made, measure, values_of
 from tests.quoted import grades
 from theory.circulant import circulant_descent, circulant_matrix
 from theory.relu_population import gradient, inner_product, potential
@@ -87,10 +88,8 @@ def test_a_first_phase_that_never_ends_refutes(inner, g):
     numbers = two_phases.extra_metrics([never])
     assert numbers["first_phase_share"] == numbers["second_phase_ratio"] == np.inf
     assert numbers["sign_change_iteration"] == (np.inf if max(inner) < 0 else 2)
-    assert (
-        two_phases.CLAIM.outcome({key: [value] for key, value in numbers.items()}, "cpu")
-        == "broken"
-    )
+    values = {key: [value] for key, value in numbers.items()}
+    assert two_phases.CLAIM.outcome(values, "cpu") == "broken"
 
 
 @pytest.mark.parametrize(("g", "verdict"), [(3.7, "holds"), (3.8, "broken")])
@@ -189,8 +188,7 @@ def test_a_teacher_that_is_a_multiple_of_the_identity_is_no_other_case():
 def point(ratio, size, potential=0.1, angle=-1.0, length=-0.05):
     curves = {"ratio": ratio, "size": size, "potential": potential, "largest_norm": 0.01}
     curves |= {"angle_share": angle, "length_share": length, ASSUMPTION: potential <= 0.1}
-    arrays = {key: np.array([float(value)]) for key, value in curves.items()}
-    return Measured(Cell({}, 0), np.arange(1), arrays, "")
+    return made(curves)
 
 
 @pytest.mark.parametrize(
@@ -206,19 +204,14 @@ def point(ratio, size, potential=0.1, angle=-1.0, length=-0.05):
 )
 def test_one_point_convexity_is_decided_where_it_can_fail(points, verdict):
     claim = one_point_convexity.CLAIM
-    values = {key: [value] for key, value in claim.metrics(points).items()}
-    assert claim.outcome(values, "cpu") == verdict
+    assert claim.outcome(values_of(claim, *points), "cpu") == verdict
 
 
 def measured_values(claim, setting, seeds=1):
     """What a claim makes of a setting: by name one value a seed."""
     every = list_cells(axis_values(setting, claim.inner, {}), seeds)
-    measured = [
-        Measured(cell, np.asarray(steps), {key: c[k] for key, c in curves.items()}, "")
-        for batch in split_batches(every, claim.batch_by, claim.batch)
-        for steps, curves in [claim.measure(batch)]
-        for k, cell in enumerate(batch.cells)
-    ]
+    batches = split_batches(every, claim.batch_by, claim.batch)
+    measured = [m for batch in batches for m in measure(claim, *batch.cells)]
     rows = [claim.metrics([m for m in measured if m.cell.seed == seed]) for seed in range(seeds)]
     return {key: [row[key] for row in rows] for key in rows[0]}
 
@@ -302,12 +295,7 @@ def test_speeds_count_until_the_ceiling():
 
 def test_potentials_that_do_not_grow_refute():
     rows = [
-        Measured(
-            Cell({"d": d, "gamma": 0.01}, 0),
-            np.arange(1),
-            {key: np.array([g]) for key in ("largest_potential", "gaussian_potential")},
-            "",
-        )
+        made({"largest_potential": g, "gaussian_potential": g}, {"d": d, "gamma": 0.01})
         for d, g in ((100, 2.0), (400, 3.0))
     ]
     slope = potential_rates.exponent(rows, "largest")["potential_exponent"]

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from pipelines.claims.bartlett import shallow_layers_suffice as shallow
-from pipelines.measurement.grid import Cell, Cells, Measured
+from pipelines.measurement.grid import Cell
+from tests.claims.measured import measure, values_of
 
 
 def at(u: float) -> np.ndarray:
@@ -32,13 +33,8 @@ def test_norms_are_below_four_times_the_bend(k: int) -> None:
 
 
 def verdict(*units: int) -> str:
-    measured = []
-    for k in units:
-        cell = Cell({"k": k, "m": (2, 4, 8), "samples": 30}, 0)
-        steps, curves = shallow.CLAIM.measure(Cells((cell,)))
-        row = {key: c[0] for key, c in curves.items()}
-        measured.append(Measured(cell, np.asarray(steps), row, ""))
-    values = {key: [value] for key, value in shallow.CLAIM.metrics(measured).items()}
+    cells = [Cell({"k": k, "m": (2, 4, 8), "samples": 30}, 0) for k in units]
+    values = values_of(shallow.CLAIM, *measure(shallow.CLAIM, *cells))
     assert values["without_thresholds"][0] == pytest.approx(3 - 2 * np.sqrt(2), abs=1e-3)
     return shallow.CLAIM.verdict(values, "cpu")
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from pipelines.claims.li_yuan import stochastic_descent_rate as descent
-from pipelines.measurement.grid import Cell, Cells, Measured
+from pipelines.measurement.grid import Cell, Measured
+from tests.claims.measured import measure, values_of
 
 
 def cell(process: str, **changed: object) -> Cell:
@@ -13,14 +14,12 @@ def cell(process: str, **changed: object) -> Cell:
 
 
 def measured(process: str, **changed: object) -> Measured:
-    each = cell(process, **changed)
-    steps, curves = descent.measure(Cells((each,)))
-    return Measured(each, np.asarray(steps), {key: c[0] for key, c in curves.items()}, "")
+    [found] = measure(descent.CLAIM, cell(process, **changed))
+    return found
 
 
 def verdict(*cells: Measured) -> str:
-    values = {key: [value] for key, value in descent.CLAIM.metrics(cells).items()}
-    return descent.CLAIM.verdict(values, "cpu")
+    return descent.CLAIM.verdict(values_of(descent.CLAIM, *cells), "cpu")
 
 
 @pytest.mark.parametrize("process", descent.PROCESSES)
