@@ -7,9 +7,10 @@ half. Without the premise on Phi the bound on the Hessian is passed at d = 1, l 
 Phi = 10 (`printed_far_hessian_ratio` 1.9).
 
 With h = l (1+b)^(2l-2) + (l-1) (1+b)^(l-2) sqrt(2 loss) >= |H|, b the bound on the next a, each
-step multiplies the loss by at most 1 - rate l (1-a)^(2l-2) (2 - rate h). Summed up (ours) they give
-the rate and the distance of the formula's last line, at every depth and width, with the constant
-1/250. No constant above 1/2 will do, since from there on Phi may be singular.
+step multiplies the loss by at most 1 - rate l (1-a)^(2l-2) (2 - rate h). Summed up (ours): if
+l(I) <= 1/250, then at every depth and width loss_t <= l(I) (1 - rate l q^(2/3))^t and l
+a <= -log(q)/3, where q = 1 - 6 sqrt(2 l(I)). No constant above 1/2 will do, since from there on Phi
+may be singular.
 
 Measured, at that rate: Phi = I + N, N Gaussian and scaled to l(I) = `start_loss`. Ratios of the two
 sides: `gradient_ratio`, `stay_close_ratio`, and from the exact Hessian, at every fourth iteration

@@ -1,8 +1,9 @@
 """A smooth invertible map is a linear one and then m maps within O(1/m) of the identity.
 
-The layers are h_i = g_{a_i} o g_{a_{i-1}}^{-1}, at scales that grow to a_m = 1; the linear part
-Dh(x0) of h, det > 0, is factored by itself (HM Theorem 2.1). A function f: R^d -> R is extended to
-an invertible map, here to (x, b) -> (x, b + f(x)), which gives f(x) at b = 0.
+With g(x) = Dh(x0)^{-1} (h(x0 + x) - h(x0)) and g_a(x) = g(ax)/a the layers are h_i = g_{a_i} o
+g_{a_{i-1}}^{-1}, at scales that grow to a_m = 1; the linear part Dh(x0) of h, det > 0, is factored
+by itself (HM Theorem 2.1). A function f: R^d -> R is extended to an invertible map, here to (x,
+b) -> (x, b + f(x)), which gives f(x) at b = 0.
 
 The claim holds, and without the logarithm, as BEL's abstract has it; the proof and the constant are
 ours: geometric scales have it, equal steps a_i = i/m do not. Scales with equal distances are the

@@ -1,5 +1,9 @@
 """Power projection with balanced layers converges linearly to any target of positive margin.
 
+Phi has margin gamma > 0: u^T Phi u >= gamma for all unit u. A step of power projection is one of
+gradient descent, then the nearest matrix of margin gamma to the product, then its balanced layers
+Theta_i = Q^(i/l) P^(1/l) Q^(-(i-1)/l) (QP the polar form).
+
 The rate (ours): singular values of a matrix of margin gamma are at least gamma, so those of the
 layers at least gamma^(1/l), and |grad|^2 >= 2 l gamma^(2-2/l) loss; the projection does not move
 away from Phi, which has the margin. A step of a rate as small as one over the Hessian multiplies

@@ -23,8 +23,8 @@ the layers of theory.composition, which know nothing of parabolas, over (a/m) R^
 
 Run: python -m pipelines run shallow-layers-suffice
      python -m pipelines sweep shallow-layers-suffice --grid k=2:512:2x
-Expect: norm_share 0.997 at k = 256, norm_growth 1, layer_share and composition_share 1, error_slope
--2.00, without_thresholds 0.172.
+Expect: norm_share 0.997 at k = 256, norm_growth 1, layer_share and composition_share 1,
+error_slope -2.00, without_thresholds 0.172.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,8 @@
 """The gradient of the population risk of a linear residual network has a closed form.
 
+With E the product (I + A_l) ... (I + A_1) minus R, df/dA_i is 2 (I + A_{i+1})^T ... (I + A_l)^T E
+Sigma (I + A_1)^T ... (I + A_{i-1})^T.
+
 Measured: the formula against central finite differences of the risk, and against automatic
 differentiation by TensorFlow in double precision, at random points. The copy that was read has lost
 the transposes, so that nothing is said of the order of its factors; the conference version prints

@@ -1,9 +1,9 @@
 """Near the identity, the gradient of the population risk is large wherever the risk is.
 
-True as printed, and its constant is the best one: layers A_i = -tau I with Sigma = I, so every A_i
-= -tau at d = 1, make it an equality. Its proof gives more before its last step: with sum_i prod_{j
-!= i} s_min(I + A_j)^2 in place of l (1 - tau)^(2l-2) (ours; `instance_bound`). And tau < 1 cannot
-be weakened: A_1 = A_2 = -I with every other layer 0 has gradient 0.
+True as printed, and its constant is the best one: layers A_i = -tau I with Sigma = I, so every
+A_i = -tau at d = 1, make it an equality. Its proof gives more before its last step: with sum_i
+prod_{j != i} s_min(I + A_j)^2 in place of l (1 - tau)^(2l-2) (ours; `instance_bound`). And tau < 1
+cannot be weakened: A_1 = A_2 = -I with every other layer 0 has gradient 0.
 
 Measured: random networks of largest norm tau, from Gaussian layers to layers near -tau I, and the
 paths of gradient descent from some of them for as long as they stay inside the ball of radius 1

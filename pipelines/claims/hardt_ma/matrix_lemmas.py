@@ -1,6 +1,7 @@
 """Three statements on matrices that the proofs of HM use.
 
-Of the 2q factors of a rotation (Claim A.1) q turn the angles below pi and q turn the pairs of -1.
+A.1: a rotation is a product of 2q orthogonal matrices within pi/q of the identity: q turn the
+angles below pi, q turn the pairs of -1.
 
 Measured: random rotations, and rotations with one pair of -1 and all else 1. `rotation_ratio` is
 the largest |W_j - I| over pi/q, `rotation_error` the largest error of the product. `normal_error`

@@ -13,14 +13,14 @@ excess below 1e-9 (`allowed`); `ratio` is the excess over it, so that `ratio` <=
 ends. `excess` follows from it there and refutes nothing by itself. Critical ends with max_norm < 1
 where (2.3) allows more are not judged but counted: `unjudged_inside`, and the largest excess of
 one, `unjudged_excess`. They are saddles like A_1 = A_2 = -I on the edge itself, which rounding puts
-inside: `nearest_bad` is the least max_norm of all critical ends of an excess above 1e-9. Radii tau
->= 1 are measured and not judged beyond the edge: there are the bad critical points.
+inside: `nearest_bad` is the least max_norm of all critical ends of an excess above 1e-9. Radii
+tau >= 1 are measured and not judged beyond the edge: there are the bad critical points.
 
 Run: python -m pipelines run no-bad-critical-points
      python -m pipelines sweep no-bad-critical-points --grid d=2 --grid l=2:8:2 --grid tau=0.5,1.2
 Expect: excess 5e-20, ratio 0.63 +- 0.25 (mean and deviation of 5 seeds) of 419 ends judged,
-unjudged_inside 56 +- 11 of excess up to 1, nearest_bad 1 up to rounding (6e-16), descent_inside_pct
-99.
+unjudged_inside 56 +- 11 of excess up to 1, nearest_bad 1 up to rounding (6e-16),
+descent_inside_pct 99.
 """
 
 from collections.abc import Sequence

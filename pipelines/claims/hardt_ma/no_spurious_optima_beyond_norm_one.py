@@ -1,8 +1,8 @@
 """Linear residual networks have no spurious local optima, also where norms are 1 and more.
 
-HM's Theorem 2.2 has a bound on the norms, max |A_i| < 1 (no-bad-critical-points), and A_1 = A_2 =
--I is a critical point of positive risk. The sentence of the abstract has no such bound, and is
-measured as it stands: beyond norm 1 there are critical points that are no minimum, and none of
+HM's Theorem 2.2 has a bound on the norms, max |A_i| < 1 (no-bad-critical-points), and A_1 =
+A_2 = -I is a critical point of positive risk. The sentence of the abstract has no such bound, and
+is measured as it stands: beyond norm 1 there are critical points that are no minimum, and none of
 those that are looked at is a local optimum. One would refute it; that there is none at all is a
 theorem on linear networks of equal widths (Laurent and von Brecht 2018, which was not at hand), and
 no examples show it.

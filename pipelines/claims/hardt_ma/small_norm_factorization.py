@@ -1,21 +1,21 @@
 """Every matrix of positive determinant is a product of matrices near the identity.
 
 As it stands the theorem is true, at every integer l >= max(1, 3 gamma). Its proof splits l = 4q + p
-with real q and p, and footnote 6 that rounding them costs a small factor. It does: with the best
-integers the norms of the proof's layers are at most 1.350 times its bound (`rounding_factor`, over
-gamma from 1/1000 to 5 and l from max(5, 3 gamma) to 300). So the printed proof gives the constant
-up to that factor. The constant itself comes of another construction, the balanced factorization of
-B's slides; its norm bound is ours.
+with real q and p, and footnote 6 says that rounding them costs a small factor. It does: with the
+best integers the norms of the proof's layers are at most 1.350 times its bound (`rounding_factor`,
+over gamma from 1/1000 to 5 and l from max(5, 3 gamma) to 300). So the printed proof gives the
+constant up to that factor. The constant itself comes of another construction, the balanced
+factorization of B's slides; its norm bound is ours.
 
 Measured: random R (polar factors of Gaussian matrices; log singular values scaled so that the
 greatest is gamma: where the least is -gamma the bound is easier) over dimension, conditioning and
-depth, factored by the balanced construction (whose bound, ours, is 2 sin(theta / 2l) + e^(gamma/l)
-- 1) and by the paper's split, at its best integers and with its two groups of rotations merged.
-`split_over_bound_pct` is the share of judged cases in which the split at integers is over the
-bound, as the footnote allows. `ratio` is our largest norm over the paper's bound, `psd_ratio` the
-same for the positive definite factor; `over_lower_bound` our norm over what no factorization can go
-below, at the largest depth, mean over settings. Matrices of negative determinant are factored after
-augmentation by one dimension (`augmented_error`).
+depth, factored by the balanced construction (whose bound, ours, is 2 sin(theta / 2l) +
+e^(gamma/l) - 1) and by the paper's split, at its best integers and with its two groups of rotations
+merged. `split_over_bound_pct` is the share of judged cases in which the split at integers is over
+the bound, as the footnote allows. `ratio` is our largest norm over the paper's bound, `psd_ratio`
+the same for the positive definite factor; `over_lower_bound` our norm over what no factorization
+can go below, at the largest depth, mean over settings. Matrices of negative determinant are
+factored after augmentation by one dimension (`augmented_error`).
 
 Run: python -m pipelines run small-norm-factorization
      python -m pipelines sweep small-norm-factorization --grid d=8,64 --grid l=8:256:2x --seeds 5

@@ -1,11 +1,12 @@
 """Without the identity, zero layers are a bad critical point; descent from near them stalls.
 
-The kind of the saddle is as Kawaguchi 2016 has it, whom HM cite.
+After Kawaguchi 2016, whom HM cite: at A = 0 two layers have a strict saddle, of Hessian
+eigenvalues +-2 s_i(R Sigma), d times each, and three or more a flat one, of Hessian 0.
 
 Measured: at A = 0, the norm of the gradient (`gradient_at_zero`), f - C_opt (`excess_at_zero`) and
 the largest error of the Hessian's eigenvalues over 2 s_max(R Sigma) (`hessian_error`). Then both
-parameterizations are descended from the same small random layers of size delta with the same rate 1
-/ (2 l |Sigma| (1 + |R|^2)): `standard` and `residual` are f - C_opt over its initial value,
+parameterizations are descended from the same small random layers of size delta with the same rate
+1 / (2 l |Sigma| (1 + |R|^2)): `standard` and `residual` are f - C_opt over its initial value,
 `standard_iterations` and `residual_iterations` the first iteration where it is at most 1e-3, or one
 more than all iterations if none is. `speedup` is their quotient; where the standard
 parameterization has not arrived (`standard_arrived_pct`), it is a lower bound. The smaller delta

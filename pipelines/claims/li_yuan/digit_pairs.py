@@ -1,11 +1,11 @@
 """A W near 0 makes pairs of digits much easier to tell apart by a threshold on f(x, W) than W = 0.
 
-f(x, 0) is the ink of a digit; the threshold is LY's own: "T_{A,B} is the optimal threshold for the
-function f(x, 0)". Ours to fill in are the pixels, which LY do not state: (x - 0.1307) / 0.3081, as
-is customary for MNIST. At W = 0 nothing is left to chance, and the errors beside LY's 7 and 34 %
-are 6.89 and 33.81 % then; with pixels in [0, 1] they are 6.19 and 33.33, in [-1, 1] 9.51 and 35.22,
-with the mean of every pixel removed 5.99 and 33.26, and with images of unit length 4.30 and 31.93
-(`at_zero_...`).
+f(x, W) = sum_j relu(((I + W) x)_j); f(x, 0) is the ink of a digit; the threshold is LY's own:
+"T_{A,B} is the optimal threshold for the function f(x, 0)". Ours to fill in are the pixels, which
+LY do not state: (x - 0.1307) / 0.3081, as is customary for MNIST. At W = 0 nothing is left to
+chance, and the errors beside LY's 7 and 34 % are 6.89 and 33.81 % then; with pixels in [0, 1] they
+are 6.19 and 33.33, in [-1, 1] 9.51 and 35.22, with the mean of every pixel removed 5.99 and 33.26,
+and with images of unit length 4.30 and 31.93 (`at_zero_...`).
 
 How W is found is ours, too: it starts at 0 and is trained by SGD with momentum on the logistic loss
 of 4 (f - T) / s, s the standard deviation of f(x, 0); every 80 steps its singular values are cut at

@@ -13,12 +13,12 @@ W* random, 0 or opposite to W, and the trace shifted for g = 0.1 or for the pote
 leading order): 0.52 at g = 0.1. At d = 100, |W - W*|_F <= 0.2 and every ratio is near pi/2 - 1,
 whatever g is: nothing can fail there. So `wide_ratio` decides, over the points with |W - W*|_F^2 >=
 8.65, where a larger g would take the ratio below 0.03; at g <= 0.1 what is tested there is the
-theorem beyond its leading order, 0.501 for 0.52: W and W* circulant of 131,072 columns and more, W*
-= 0, opposite to the skew part of W, or skew of its own, and among them the largest of norm 1/100 at
-g = 0.1. W* = c I needs no points: f is homogeneous in I + W, and the ratio is that of (W - c I)/(1
-+ c) and 0, at g/(1 + c). Points outside of the premise are shown and not judged: `steep_ratio` is
-the least with small norms and g above 0.1, `loose_ratio` the least with g at most 0.1 and norms
-from 1/50 to 1/2. Below 0.03 they say that this part of the premise is needed.
+theorem beyond its leading order, 0.501 for 0.52: W and W* circulant of 131,072 columns and more,
+W* = 0, opposite to the skew part of W, or skew of its own, and among them the largest of norm 1/100
+at g = 0.1. W* = c I needs no points: f is homogeneous in I + W, and the ratio is that of (W - c
+I)/(1 + c) and 0, at g/(1 + c). Points outside of the premise are shown and not judged:
+`steep_ratio` is the least with small norms and g above 0.1, `loose_ratio` the least with g at most
+0.1 and norms from 1/50 to 1/2. Below 0.03 they say that this part of the premise is needed.
 
 Run: python -m pipelines run one-point-convexity
      python -m pipelines sweep one-point-convexity --grid norm=0.001:1:2x --grid d=100

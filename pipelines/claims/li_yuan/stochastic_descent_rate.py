@@ -1,5 +1,9 @@
 """Stochastic descent on a loss that is one-point convex comes as near as LY's lemma promises.
 
+LY Lemma 2.5: with E|G_t|^2 <= G^2 and <-grad, W* - W> >= delta |W* - W|^2, T steps at rate (1 +
+alpha) log T/(delta T) have E|W_T - W*|^2 <= (1 + alpha) log T G^2/(delta^2 T), if the start is near
+enough for T.
+
 In units of G/delta a process is x <- x - r (b(x) + noise), with r = (1 + alpha) log T/T, W* = 0 and
 delta = G = 1, so that the bound is r. All begin as far away as the premise allows a point to be:
 

@@ -12,8 +12,8 @@ way. Both readings are measured: `vanilla` and `three_block` learn from ResLink'
 `vanilla_own` and `three_block_own` from one of their own structure.
 
 Measured: training, validation and test loss of all five; `fitted_loss` is that of the trained
-network on training samples. |B - B*|_F is the distance to the teacher of those with a matrix, B = I
-+ W or W; beside it the norms of W, and gradient descent on the population loss from ResLink's
+network on training samples. |B - B*|_F is the distance to the teacher of those with a matrix, B =
+I + W or W; beside it the norms of W, and gradient descent on the population loss from ResLink's
 start, in closed form (theory.relu_population). `reslink_end_loss` is the largest of ResLink's
 losses at the end, `reslink_end_distance_ratio` the distance over that at the start;
 `three_block_fitted_share` and `three_block_test_share` are the 3-Block's losses over vanilla's,

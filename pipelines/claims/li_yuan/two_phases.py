@@ -17,10 +17,10 @@ and count as so many (0.5 % apart at d = 200). Bounds are on `true` and `printed
 the printed scale: `start_inner_product`; `potential_share`, the largest ratio of successive
 potentials over 1 - 0.5 rate d, in the first phase; `first_phase_share`, the iteration by which the
 sign has changed and g <= 197 gamma^2, over 1/(16 rate); `distance_growth`, the largest ratio of
-successive distances after the change of sign; `second_phase_ratio`, the least <-grad, W* - W> / |W*
-- W|_F^2 on the printed scale where g <= 0.1; `final_distance_share`, the last distance over the
-first, of `sgd` as well where it takes as many iterations, which it does at paper scale. What is
-never reached is inf.
+successive distances after the change of sign; `second_phase_ratio`, the least <-grad, W* -
+W> / |W* - W|_F^2 on the printed scale where g <= 0.1; `final_distance_share`, the last distance
+over the first, of `sgd` as well where it takes as many iterations, which it does at paper scale.
+What is never reached is inf.
 
 LY's 15 is not tested, as the start is not stated; it is on the curve. `turn_at_trace_60` and the
 like are the iterations by batches from tr W = -0.60 |W|_F^2 and the like, beside
@@ -40,8 +40,8 @@ second, besides, one step overshoots by 1e-8 (distance_growth).
 Expect: start_inner_product -8.82, potential_share 0.976 (0.919 by `printed` alone),
 first_phase_share 0.02, second_phase_ratio 0.40, final_distance_share 0.002; the sign changes at
 iteration 39 by the gradient (sign_change_iteration), at 12 by pi times it
-(printed_sign_change_iteration), at 30, 35 and 35 by batches (sgd_sign_change_iteration); from tr W
-= -0.70, -0.65, -0.60, -0.58 and -0.55 |W|_F^2 at 27, 21, 14, 10 and 3: LY's 15 is at about -0.61.
+(printed_sign_change_iteration), at 30, 35 and 35 by batches (sgd_sign_change_iteration); from tr
+W = -0.70, -0.65, -0.60, -0.58 and -0.55 |W|_F^2 at 27, 21, 14, 10 and 3: LY's 15 is at about -0.61.
 The 350,000 batches of paper scale were not run.
 """
 

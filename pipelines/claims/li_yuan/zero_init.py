@@ -3,9 +3,9 @@
 LY section 5.4: 5 blocks relu(x + W x) of 784 units and a linear layer, cross entropy, means of 5
 runs.
 
-Measured: test error from zeros, the linear layer's weights among them; from weights uniform in
-+-1/sqrt(784), Torch's default; and from zeros without the identity, where a single epoch is enough
-to see that nothing moves.
+Measured: test error from zeros, the linear layer's weights among them; from weights uniform
+in +-1/sqrt(784), Torch's default; and from zeros without the identity, where a single epoch is
+enough to see that nothing moves.
 
 LY's own 1.28 and 1.27 % are quoted and not tested: LY name the rate 0.1, the batch of 256 and five
 runs, and nothing else of the training. Rate and batch are those of He et al. 2015 (section 3.4), as

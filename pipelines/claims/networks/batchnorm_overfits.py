@@ -10,8 +10,8 @@ nothing here: `normalized_minus_plain_test_pct` says which errs less.
 
 The normalized network starts from weights of standard deviation 1/(k sqrt c), as usual. HM's 1/(k²
 c) change nothing of what it computes, since normalization divides by their size, but so much of how
-far its first steps go that it then hardly learns: after 60 passes over 5,000 pictures it errs on 39
-% of them. Without normalization HM's network fits these 5,000, to 0.3 % or less, so that neither
+far its first steps go that it then hardly learns: after 60 passes over 5,000 pictures it errs on
+39 % of them. Without normalization HM's network fits these 5,000, to 0.3 % or less, so that neither
 fit nor gap could tell the two apart there (LOG.md, 2026-11-26): all pictures are shown, augmented,
 as HM show them.
 

@@ -1,8 +1,8 @@
 """On CIFAR-10, too, identity shortcuts make HM's network trainable at its depth.
 
 Source: ours, after LY Table 1 (12.04 % without skips, 6.97 % with) and HM section 4.1: the network
-of HM Table 1, of 55 convolutions without normalization, against the same convolutions without `x
-+`, as in `identity-beats-plain`, at HM's settings and on the data of the papers.
+of HM Table 1, of 55 convolutions without normalization, against the same convolutions without
+`x +`, as in `identity-beats-plain`, at HM's settings and on the data of the papers.
 
 Measured: test error of both, with the same seeds, pictures, order, steps, schedule and parameter
 count; `advantage_pct` is plain minus identity. The plain network starts as He et al. have it. At
