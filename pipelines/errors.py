@@ -61,6 +61,13 @@ def unknown(what: str, received: str, choices: Iterable[str], listed_by: str = "
     return UserError(f"{what} must be a known name. Received: {received!r}. {hint}{listed}")
 
 
+def check_names(what: str, names: Iterable[str], choices: Iterable[str]) -> None:
+    """Reject a name that is not one of `choices`."""
+    for name in names:
+        if name not in choices:
+            raise unknown(what, name, choices)
+
+
 def short(error: Exception) -> str:
     """Return what an error of another library says, in one line; its name where it says nothing."""
     return hide_passwords(next(iter(str(error).splitlines()), type(error).__name__))[:300]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from pipelines.claims.hardt_ma import deeper_landscapes as deeper
-from pipelines.errors import UserError
-from pipelines.measurement.grid import Cell, Measured
+from pipelines.measurement.grid import Cell
 from pipelines.measurement.quotation import NOT_TESTED
 from pipelines.measurement.verdict import HOLDS
+from tests.claims.measured import made, values_of
 from theory.factorization import polar_angle
 
 
@@ -71,8 +71,7 @@ def values(**curves: list[float]) -> dict[str, list[float]]:
         "steps": [1.0, 10.0, 30.0, 40.0],
         "rate_factor": [1.0] * 4,
     } | curves
-    m = Measured(cell(), np.array([1, 2, 16, 32]), {k: np.array(v) for k, v in given.items()}, "")
-    return {key: [value] for key, value in deeper.CLAIM.metrics([m]).items()}
+    return values_of(deeper.CLAIM, made(given, cell().point, steps=[1, 2, 16, 32]))
 
 
 def test_numbers_by_hand() -> None:
@@ -98,17 +97,3 @@ def test_what_decides(curves: dict[str, list[float]], verdict: str, grade: str) 
     found = values(**curves)
     assert deeper.CLAIM.verdict(found, "cpu") == verdict
     assert [each.grade for _, each in deeper.CLAIM.grades(found, "cpu")] == [grade]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"target": ("odd",)}, "Choices: positive, random, turned"),
-        ({"covariance": ("odd",)}, "Choices: identity, random"),
-        ({"l": (1, 4)}, r"l must have 2 and more. Received: 1, 4"),
-        ({"d": (1,)}, "d must be .* >= 2"),
-    ],
-)
-def test_settings_out_of_range_are_rejected(settings: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        deeper.Setting(**settings)

@@ -9,7 +9,6 @@ from pipelines.claims.li_yuan.digit_pairs import (
     CLAIM,
     PAIRS,
     Pair,
-    Setting,
     best_threshold,
     clip_norm,
     customary,
@@ -21,7 +20,6 @@ from pipelines.claims.li_yuan.digit_pairs import (
     output,
     training_images,
 )
-from pipelines.errors import UserError
 from pipelines.measurement.grid import Cell, Cells, list_cells
 from tests.conftest import needs
 
@@ -124,26 +122,6 @@ def test_the_errors_at_zero_on_mnist_round_to_lys():
     f = np.maximum(pair.x, 0).sum(axis=1)
     wrong = 100 * np.mean((f > pair.threshold) != (pair.side > 0))
     assert wrong == pytest.approx(6.89, abs=0.01)  # LY: 7 %
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"pair": ("0-1", "3-3")}, r"pair of digits must be .* Received: '3-3'\. .* Choices: 0-1"),
-        ({"pair": ("9-4",)}, "Received: '9-4'"),
-        (
-            {"norm": -0.1},
-            r"norm must be .* finite numbers >= 0\. Received: \(-0\.1,\)\. Set --norm",
-        ),
-        ({"rate": float("inf")}, r"rate must be .* finite numbers >= 0\. Received: \(inf,\)"),
-        ({"data": "minst"}, r"data set of digits .*Received: 'minst'\. Did you mean mnist"),
-        ({"steps": 0}, r"steps must be >= 1\. Received: steps=0\. Set --steps"),
-        ({"batch_size": 0}, "batch_size must be >= 1"),
-    ],
-)
-def test_settings_that_cannot_be_are_rejected(wrong, message):
-    with pytest.raises(UserError, match=message):
-        Setting(**wrong)
 
 
 def test_a_pair_with_fewer_images_than_a_batch_is_one_batch():

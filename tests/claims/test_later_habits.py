@@ -4,16 +4,15 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from pipelines.claims import _search
 from pipelines.claims.ours import later_habits
 from pipelines.errors import UserError
-from pipelines.measurement.grid import Cell, Measured
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.running.existing import Result
+from tests.claims.measured import made
 
 FOUND = {"best_changes": {"schedule": "cosine", "schedule_args": {"final": 0.0}, "momentum": 0.8}}
 ERRORS = {"published": 6.5, "schedule": 6.0, "smoothing": 6.25, "ema": 6.75}
@@ -121,8 +120,7 @@ def test_habits_are_judged_by_half_a_point_and_of_networks_that_have_learned(
 def test_the_figure_shows_the_reported_error_of_the_published_training_alone() -> None:
     for scale, dashes in (("hours", 0), ("paper", 1)):
         point = dataclasses.asdict(later_habits.CLAIM.scales[scale])
-        arrays = {key: np.array([value]) for key, value in errors(together=5.0).items()}
-        measured = [Measured(Cell(point, seed), np.array([0]), arrays, "") for seed in range(3)]
+        measured = [made(errors(together=5.0), point, seed=seed) for seed in range(3)]
         (axes,) = later_habits.CLAIM.figure(measured, [[]] * 3).axes
         dashed = [lines for lines in axes.collections if lines.get_label() == "reported"]
         assert len(dashed) == dashes

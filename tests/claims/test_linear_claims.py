@@ -11,9 +11,9 @@ from pipelines.claims.bartlett import (
     no_bad_stationary_points,
 )
 from pipelines.claims.hardt_ma import matrix_lemmas, nonlinear_critical_points, risk_is_expectation
-from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.grid import ASSUMPTION, Cell, Cells, Measured
+from tests.claims.measured import measure
 from tests.quoted import grades
 from theory.descent import descent_path, loss
 from theory.factorization import balanced, rotation_layers
@@ -34,11 +34,7 @@ def cells(name, seeds=2, **settings):
 
 def seeds_of(name, chosen):
     """What is measured in those cells, one list a seed."""
-    steps, curves = claim_catalog.load(name).measure(chosen)
-    return [
-        [Measured(cell, np.asarray(steps), {k: v[i] for k, v in curves.items()}, "")]
-        for i, cell in enumerate(chosen.cells)
-    ]
+    return [[m] for m in measure(claim_catalog.load(name), *chosen.cells)]
 
 
 def values_of(name, by_seed):
@@ -560,19 +556,3 @@ def test_a_rotation_is_asked_for():
         rotation_layers(2 * np.eye(2), 3)
     with pytest.raises(ValueError, match="det R > 0"):
         rotation_layers(np.diag([1.0, -1.0]), 3)
-
-
-@pytest.mark.parametrize(
-    ("make", "settings", "message"),
-    [
-        (nonlinear_critical_points, {"tau": (1.0,)}, r"tau < 1\. Received: tau=1"),
-        (nonlinear_critical_points, {"d": (0,)}, "d must be"),
-        (nonlinear_critical_points, {"d": (8,), "inputs": 8}, "inputs=8, d up to 8"),
-        (risk_is_expectation, {"inputs": ("cauchy",)}, "Choices: normal, uniform"),
-        (risk_is_expectation, {"samples": 10}, "at least 1,000 samples. Received: samples=10"),
-        (matrix_lemmas, {"q": (0,)}, "q must be"),
-    ],
-)
-def test_settings_out_of_range_are_rejected(make, settings, message):
-    with pytest.raises(UserError, match=message):
-        make.Setting(**settings)

@@ -19,7 +19,7 @@ from pipelines.claims.hardt_ma.finite_sample_expressivity import (
     own_construction,
 )
 from pipelines.measurement import claim_catalog
-from pipelines.measurement.grid import Cell, Measured
+from tests.claims.measured import made, values_of
 from tests.quoted import grades
 from theory import memorization
 from theory.unit_vectors import normalize_rows
@@ -30,9 +30,7 @@ def verdict(own: Any = None, fit: Any = None) -> str:
     good = {"errors": 0, "output_error": 1e-3, "error_over_bound": 0.1, "constant": 2}
     fits = {r: dict(good) for r in LABELS} | {LABELS[1]: good | (fit or {})}
     row = collect_worst(fits) | {"own_errors": 0, "own_printed_errors": 40} | (own or {})
-    curves = {key: np.array([value]) for key, value in row.items()}
-    measured = [Measured(Cell({}, 0), np.array([300]), curves, "run")]
-    return CLAIM.outcome({key: [value] for key, value in CLAIM.metrics(measured).items()}, "cpu")
+    return CLAIM.outcome(values_of(CLAIM, made(row, steps=[300])), "cpu")
 
 
 def test_one_number_that_is_wrong_refutes() -> None:

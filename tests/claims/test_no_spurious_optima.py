@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pipelines.claims.hardt_ma import no_spurious_optima_beyond_norm_one as optima
-from pipelines.errors import UserError
-from pipelines.measurement.grid import Cell, Cells, Measured
+from pipelines.measurement.grid import Cell
+from tests.claims.measured import measure, values_of
 from theory.factorization import compose
 from theory.linear_resnet import excess_risk, gradient
 
@@ -49,11 +49,8 @@ def test_the_curve_ends_where_one_more_coordinate_is_learned() -> None:
 
 
 def values() -> dict[str, list[float]]:
-    point = {"frames": "random", "d": 2, "l": 3, "instances": 3}
-    cell = Cell(point, 0)
-    steps, curves = optima.measure(Cells((cell,)))
-    measured = Measured(cell, np.asarray(steps), {key: c[0] for key, c in curves.items()}, "")
-    return {key: [value] for key, value in optima.CLAIM.metrics([measured]).items()}
+    cell = Cell({"frames": "random", "d": 2, "l": 3, "instances": 3}, 0)
+    return values_of(optima.CLAIM, *measure(optima.CLAIM, cell))
 
 
 def test_the_points_are_saddles_and_fewer_directions_or_critical_points_refute(
@@ -82,17 +79,3 @@ def test_a_hessian_that_shows_no_saddle_where_it_must_refutes() -> None:
     found = values()
     for metric, value in (("strict_curvature", 0.0), ("flat_curvature", -0.1), ("excess", 0.0)):
         assert optima.CLAIM.verdict(found | {metric: [value]}, "cpu") == "refuted"
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"frames": ("all",)}, "Choices: identity, random"),
-        ({"d": (1,)}, "d must be .* >= 2"),
-        ({"l": (1,)}, "l must be .* >= 2"),
-        ({"instances": 0}, "instances must be >= 1"),
-    ],
-)
-def test_settings_out_of_range_are_rejected(settings: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        optima.Setting(**settings)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pipelines.claims.li_yuan import phase_recursions as recursions
-from pipelines.errors import UserError
-from pipelines.measurement.grid import Cell, Cells, Measured
+from pipelines.measurement.grid import Cell, Measured
+from tests.claims.measured import measure, values_of
 from theory.circulant import circulant_matrix, circulant_start
 from theory.relu_population import gradient, potential
 
@@ -48,13 +48,12 @@ def test_the_second_phase_starts_near_and_stays() -> None:
 
 
 def measured(d: int, **changed: object) -> Measured:
-    steps, curves = recursions.measure(Cells((cell(d, **changed),)))
-    return Measured(cell(d), np.asarray(steps), {key: c[0] for key, c in curves.items()}, "")
+    [found] = measure(recursions.CLAIM, cell(d, **changed))
+    return found
 
 
 def verdict(*cells: Measured) -> str:
-    values = {key: [value] for key, value in recursions.CLAIM.metrics(cells).items()}
-    return recursions.CLAIM.verdict(values, "cpu")
+    return recursions.CLAIM.verdict(values_of(recursions.CLAIM, *cells), "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -86,18 +85,3 @@ def test_errors_that_do_not_fall_with_the_width_refute(pair: tuple[Measured, Mea
     narrow, wide = pair
     same = Measured(wide.cell, wide.steps, narrow.curves, "")
     assert verdict(narrow, same) == "refuted"
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"d": (4,)}, "d must be .* >= 8"),
-        ({"steps": 0}, "steps must be >= 1"),
-        ({"second_steps": 1}, "second_steps must be .* >= 2"),
-        ({"second_steps": 20_000}, r"row sums grow.* second_steps=20,000. Set --second"),
-        ({"d": (9,)}, r"No W has a trace of -0\.75 .* frobenius=4\.2"),
-    ],
-)
-def test_settings_out_of_range_are_rejected(settings: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        recursions.Setting(**settings)

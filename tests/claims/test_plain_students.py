@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from pipelines.claims.li_yuan import plain_students_stop_at_minima as students
-from pipelines.errors import UserError
-from pipelines.measurement.grid import Cell, Measured
+from pipelines.measurement.grid import Cell
 from pipelines.measurement.quotation import NOT_TESTED
 from pipelines.measurement.verdict import HOLDS
+from tests.claims.measured import made, values_of
 from theory.relu_population import gradient, loss
 
 
@@ -39,15 +39,10 @@ GOOD = {"loss": 0.0, "gradient_norm": 1e-14, "distance": 0.0, "least_curvature":
 
 def judge(identity: dict[str, float], plain: dict[str, float]) -> tuple[str, str]:
     measured = [
-        Measured(
-            Cell(point(student=student), 0),
-            np.arange(2),
-            {key: np.array([1.0, value]) for key, value in end.items()},
-            "",
-        )
+        made({key: [1.0, value] for key, value in end.items()}, point(student=student))
         for student, end in (("identity", GOOD | identity), ("plain", END | plain))
     ]
-    values = {key: [value] for key, value in students.CLAIM.metrics(measured).items()}
+    values = values_of(students.CLAIM, *measured)
     [(_, grade)] = students.CLAIM.grades(values, "cpu")
     return students.CLAIM.verdict(values, "cpu"), grade.grade
 
@@ -66,16 +61,3 @@ def test_what_decides(
     identity: dict[str, float], plain: dict[str, float], verdict: str, grade: str
 ) -> None:
     assert judge(identity, plain) == (verdict, grade)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"student": ("vanilla",)}, "Choices: identity, plain"),
-        ({"norm": (0.5,)}, r"must be between .* Set --norm or --d"),
-        ({"d": 1}, "d must be .* >= 2"),
-    ],
-)
-def test_settings_out_of_range_are_rejected(settings: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        students.Setting(**settings)

@@ -4,18 +4,16 @@ import numpy as np
 import pytest
 
 from pipelines.claims.hardt_ma import random_vectors_nearly_orthogonal as vectors
-from pipelines.errors import UserError
-from pipelines.measurement.grid import Cell, Cells, Measured
+from pipelines.measurement.grid import Cell
 from pipelines.measurement.quotation import STEP
 from pipelines.measurement.verdict import HOLDS
+from tests.claims.measured import measure, values_of
 
 
 def values(setting: vectors.Setting) -> dict[str, list[float]]:
     """Return what the claim makes of a setting with the seed 0."""
     cell = Cell({"r": setting.r, "failure": setting.failure, "draws": setting.draws}, 0)
-    steps, curves = vectors.measure(Cells((cell,)))
-    measured = Measured(cell, np.asarray(steps), {key: c[0] for key, c in curves.items()}, "")
-    return {key: [value] for key, value in vectors.CLAIM.metrics([measured]).items()}
+    return values_of(vectors.CLAIM, *measure(vectors.CLAIM, cell))
 
 
 def test_the_smallest_whole_number_above_4_log_r() -> None:
@@ -52,16 +50,3 @@ def test_another_probability_refutes(monkeypatch: pytest.MonkeyPatch) -> None:
     found = values(vectors.Setting((20, 100), draws=100))
     assert found["z"][0] > 5
     assert vectors.CLAIM.verdict(found, "cpu") == "refuted"
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"r": (2,)}, "r must be .* >= 3"),
-        ({"draws": 0}, "draws must be >= 1"),
-        ({"failure": 1.0}, "failure must be in .* failure=1"),
-    ],
-)
-def test_settings_out_of_range_are_rejected(settings: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        vectors.Setting(**settings)

@@ -1,7 +1,6 @@
 """Claims on the two-layer ReLU network: what they would refute, and settings they reject."""
 
 import dataclasses
-from functools import partial
 
 import numpy as np
 import pytest
@@ -10,13 +9,11 @@ from pipelines.claims.li_yuan import (
     one_point_convexity,
     population_gradient,
     potential_rates,
-    teacher_student,
     two_phases,
 )
 from pipelines.claims.li_yuan._figures import height_above_chords, measure_plane
 from pipelines.claims.ours import input_distributions
 from pipelines.claims.ours.input_distributions import covariance_root, least_ratio
-from pipelines.errors import UserError
 from pipelines.measurement.grid import (
     ASSUMPTION,
     Cell,
@@ -26,6 +23,7 @@ from pipelines.measurement.grid import (
     list_cells,
     split_batches,
 )
+from tests.claims.measured import made, measure, values_of
 from tests.quoted import grades
 from theory.circulant import circulant_descent, circulant_matrix
 from theory.relu_population import gradient, inner_product, potential
@@ -34,9 +32,7 @@ from theory.relu_population import gradient, inner_product, potential
 def test_monte_carlo_tells_the_gradient_from_its_neighbours():
     rng = np.random.default_rng(0)
     W, W_star = population_gradient.random_instance(rng, 3, 0.5, "random")
-    estimate = population_gradient.monte_carlo(
-        partial(population_gradient.gaussian_inputs, rng, 3), W, W_star, 50_000
-    )
+    estimate = population_gradient.monte_carlo(lambda n: rng.normal(size=(n, 3)), W, W_star, 50_000)
     true = gradient(W, W_star)
 
     def z(G):
@@ -92,10 +88,8 @@ def test_a_first_phase_that_never_ends_refutes(inner, g):
     numbers = two_phases.extra_metrics([never])
     assert numbers["first_phase_share"] == numbers["second_phase_ratio"] == np.inf
     assert numbers["sign_change_iteration"] == (np.inf if max(inner) < 0 else 2)
-    assert (
-        two_phases.CLAIM.outcome({key: [value] for key, value in numbers.items()}, "cpu")
-        == "broken"
-    )
+    values = {key: [value] for key, value in numbers.items()}
+    assert two_phases.CLAIM.outcome(values, "cpu") == "broken"
 
 
 @pytest.mark.parametrize(("g", "verdict"), [(3.7, "holds"), (3.8, "broken")])
@@ -194,8 +188,7 @@ def test_a_teacher_that_is_a_multiple_of_the_identity_is_no_other_case():
 def point(ratio, size, potential=0.1, angle=-1.0, length=-0.05):
     curves = {"ratio": ratio, "size": size, "potential": potential, "largest_norm": 0.01}
     curves |= {"angle_share": angle, "length_share": length, ASSUMPTION: potential <= 0.1}
-    arrays = {key: np.array([float(value)]) for key, value in curves.items()}
-    return Measured(Cell({}, 0), np.arange(1), arrays, "")
+    return made(curves)
 
 
 @pytest.mark.parametrize(
@@ -211,19 +204,14 @@ def point(ratio, size, potential=0.1, angle=-1.0, length=-0.05):
 )
 def test_one_point_convexity_is_decided_where_it_can_fail(points, verdict):
     claim = one_point_convexity.CLAIM
-    values = {key: [value] for key, value in claim.metrics(points).items()}
-    assert claim.outcome(values, "cpu") == verdict
+    assert claim.outcome(values_of(claim, *points), "cpu") == verdict
 
 
 def measured_values(claim, setting, seeds=1):
     """What a claim makes of a setting: by name one value a seed."""
     every = list_cells(axis_values(setting, claim.inner, {}), seeds)
-    measured = [
-        Measured(cell, np.asarray(steps), {key: c[k] for key, c in curves.items()}, "")
-        for batch in split_batches(every, claim.batch_by, claim.batch)
-        for steps, curves in [claim.measure(batch)]
-        for k, cell in enumerate(batch.cells)
-    ]
+    batches = split_batches(every, claim.batch_by, claim.batch)
+    measured = [m for batch in batches for m in measure(claim, *batch.cells)]
     rows = [claim.metrics([m for m in measured if m.cell.seed == seed]) for seed in range(seeds)]
     return {key: [row[key] for row in rows] for key in rows[0]}
 
@@ -307,12 +295,7 @@ def test_speeds_count_until_the_ceiling():
 
 def test_potentials_that_do_not_grow_refute():
     rows = [
-        Measured(
-            Cell({"d": d, "gamma": 0.01}, 0),
-            np.arange(1),
-            {key: np.array([g]) for key in ("largest_potential", "gaussian_potential")},
-            "",
-        )
+        made({"largest_potential": g, "gaussian_potential": g}, {"d": d, "gamma": 0.01})
         for d, g in ((100, 2.0), (400, 3.0))
     ]
     slope = potential_rates.exponent(rows, "largest")["potential_exponent"]
@@ -361,31 +344,3 @@ def test_chords_show_where_a_loss_is_not_convex():
     plane = measure_plane(50, np.array([0.0, 1.0]), np.array([-0.5, 0.0, 0.5]))
     np.testing.assert_allclose(plane["trace"], [[-0.5, -0.5], [0, 0], [0.5, 0.5]], atol=1e-15)
     assert plane["distance"][1, 1] == pytest.approx(1)
-
-
-@pytest.mark.parametrize(
-    ("make", "settings", "message"),
-    [
-        (population_gradient, {"teacher": ("none",)}, "Choices: random, zero"),
-        (population_gradient, {"samples": 10}, "at least 1,000 samples. Received: samples=10"),
-        (population_gradient, {"norm": (0.0,)}, "norm must be .* >= 0.05. Received"),
-        (one_point_convexity, {"d": (2,)}, "d must be .* >= 3"),
-        (one_point_convexity, {"norm": (0.0, 0.1)}, "norm must be .* >= 1e-06. Received"),
-        (potential_rates, {"d": (4,)}, "d must be .* >= 8"),
-        (potential_rates, {"starts": 0}, "starts must be >= 1"),
-        (input_distributions, {"condition": (0.5,)}, "condition must be .* >= 1"),
-        (input_distributions, {"radius": ("cube",)}, "Choices: gaussian, sphere, student"),
-        (input_distributions, {"covariance": ("all",)}, "Choices: aligned, random"),
-        (teacher_student, {"frobenius": 50.0}, "Received: frobenius=50.0 .* set --frobenius or"),
-        (teacher_student, {"start_frobenius": 50.0}, "=50.0 .* set --start-frobenius or --d"),
-        (teacher_student, {"d": 0}, "d must be >= 1. Received: d=0"),
-        (one_point_convexity, {"points": 0}, "points must be >= 1"),
-        (two_phases, {"descent": ("adam",)}, "Choices: printed, sgd, true"),
-        (two_phases, {"d": (8192,)}, r"at most 4,096 columns\. Received: d=8,192\. Set --descent"),
-        (two_phases, {"step": 0.9}, r"step must be in \(0, 0.75\].* step=0.9"),
-        (two_phases, {"d": (4,)}, r"No W has a trace of -0\.75 .* Received: trace=-0\.75\. Set"),
-    ],
-)
-def test_settings_out_of_range_are_rejected(make, settings, message):
-    with pytest.raises(UserError, match=message):
-        make.Setting(**settings)

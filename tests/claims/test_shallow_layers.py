@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pipelines.claims.bartlett import shallow_layers_suffice as shallow
-from pipelines.errors import UserError
-from pipelines.measurement.grid import Cell, Cells, Measured
+from pipelines.measurement.grid import Cell
+from tests.claims.measured import measure, values_of
 
 
 def at(u: float) -> np.ndarray:
@@ -33,13 +33,8 @@ def test_norms_are_below_four_times_the_bend(k: int) -> None:
 
 
 def verdict(*units: int) -> str:
-    measured = []
-    for k in units:
-        cell = Cell({"k": k, "m": (2, 4, 8), "samples": 30}, 0)
-        steps, curves = shallow.CLAIM.measure(Cells((cell,)))
-        row = {key: c[0] for key, c in curves.items()}
-        measured.append(Measured(cell, np.asarray(steps), row, ""))
-    values = {key: [value] for key, value in shallow.CLAIM.metrics(measured).items()}
+    cells = [Cell({"k": k, "m": (2, 4, 8), "samples": 30}, 0) for k in units]
+    values = values_of(shallow.CLAIM, *measure(shallow.CLAIM, *cells))
     assert values["without_thresholds"][0] == pytest.approx(3 - 2 * np.sqrt(2), abs=1e-3)
     return shallow.CLAIM.verdict(values, "cpu")
 
@@ -62,16 +57,3 @@ def test_a_block_of_larger_norms_refutes(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(shallow, "parabola_block", with_idle_units)
     assert verdict(4, 8) == "refuted"
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"k": (3,)}, "k must be even. Received: k=3"),
-        ({"m": (0,)}, "m must be .* >= 1"),
-        ({"samples": 0}, "samples must be .* >= 1"),
-    ],
-)
-def test_settings_out_of_range_are_rejected(settings: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        shallow.Setting(**settings)

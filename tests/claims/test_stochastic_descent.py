@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pipelines.claims.li_yuan import stochastic_descent_rate as descent
-from pipelines.errors import UserError
-from pipelines.measurement.grid import Cell, Cells, Measured
+from pipelines.measurement.grid import Cell, Measured
+from tests.claims.measured import measure, values_of
 
 
 def cell(process: str, **changed: object) -> Cell:
@@ -14,14 +14,12 @@ def cell(process: str, **changed: object) -> Cell:
 
 
 def measured(process: str, **changed: object) -> Measured:
-    each = cell(process, **changed)
-    steps, curves = descent.measure(Cells((each,)))
-    return Measured(each, np.asarray(steps), {key: c[0] for key, c in curves.items()}, "")
+    [found] = measure(descent.CLAIM, cell(process, **changed))
+    return found
 
 
 def verdict(*cells: Measured) -> str:
-    values = {key: [value] for key, value in descent.CLAIM.metrics(cells).items()}
-    return descent.CLAIM.verdict(values, "cpu")
+    return descent.CLAIM.verdict(values_of(descent.CLAIM, *cells), "cpu")
 
 
 @pytest.mark.parametrize("process", descent.PROCESSES)
@@ -69,17 +67,3 @@ def test_a_worst_process_beside_its_exact_value_refutes(monkeypatch: pytest.Monk
     m = measured("worst")
     assert np.max(m.curves["worst_z"]) > 5
     assert verdict(m) == "refuted"
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"runs": 1}, "runs must be .* >= 2"),
-        ({"longest": 3}, "longest must be .* >= 4"),
-        ({"d": (3,)}, "d must be even. Received: d=3"),
-        ({"process": ("calm",)}, "Choices: fading, steep, turning, wavy, worst"),
-    ],
-)
-def test_settings_out_of_range_are_rejected(settings: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        descent.Setting(**settings)

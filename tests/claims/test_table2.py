@@ -11,7 +11,7 @@ from pipelines.claims._arms import ReportedArm
 from pipelines.claims._table2_cell import extra_metrics, figure, measure
 from pipelines.errors import Diverged
 from pipelines.measurement import cells, claim_catalog, sweep
-from pipelines.measurement.grid import Cell, Measured
+from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes import differences
 from pipelines.recipes.catalog import RECIPES, get_recipe
@@ -19,6 +19,7 @@ from pipelines.recipes.cifar import HALF_BEST
 from pipelines.recipes.recipe import Recipe
 from pipelines.running.existing import Result
 from pipelines.tracking import history
+from tests.claims.measured import made
 from tests.recipes.test_published import HM_TABLE_2
 
 CELLS = HM_TABLE_2
@@ -171,19 +172,11 @@ def test_a_diverged_cell_has_the_numbers_of_one_that_did_not(home: Path, digits:
 
 
 def cells_of(errors: list[float]) -> list[Measured]:
-    return [
-        Measured(
-            Cell({}, seed),
-            np.zeros(1, np.int64),
-            {
-                "test_error_pct": np.array([error]),
-                "final_train_error_pct": np.array([0.5]),
-                "diverged": np.array([float(error == 100)]),
-            },
-            "run",
-        )
-        for seed, error in enumerate(errors)
+    numbers = [
+        {"test_error_pct": error, "final_train_error_pct": 0.5, "diverged": float(error == 100)}
+        for error in errors
     ]
+    return [made(each, seed=seed) for seed, each in enumerate(numbers)]
 
 
 def test_the_figure_shows_every_seed_and_what_was_reported() -> None:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from pipelines.claims.li_yuan import teacher_is_unique_near_identity as unique
-from pipelines.errors import UserError
-from pipelines.measurement.grid import Cell, Measured
+from tests.claims.measured import made, values_of
 from tests.quoted import grades
 from theory.relu_population import loss
 
@@ -53,9 +52,7 @@ END = {  # one descent from inside the ball to the teacher, one from outside to 
 
 
 def judge(**changed: list[float]) -> tuple[str, dict[str, str]]:
-    curves = {key: np.array(curve) for key, curve in (END | changed).items()}
-    metrics = unique.CLAIM.metrics([Measured(Cell({}, 0), np.arange(2), curves, "")])
-    values = {key: [value] for key, value in metrics.items()}
+    values = values_of(unique.CLAIM, made(END | changed))
     return unique.CLAIM.outcome(values, "cpu"), grades(unique.CLAIM, values)
 
 
@@ -107,18 +104,12 @@ def test_a_loss_of_zero_has_the_columns_of_the_teacher_and_their_signs() -> None
 
 
 def test_descent_beyond_the_ball_is_counted_by_its_kind() -> None:
-    curves = {key: np.array(curve) for key, curve in END.items()}
-    curves["loss"], curves["gradient_norm"] = np.array([1e-16, 0.02]), np.array([1e-9, 1e-9])
-    metrics = unique.extra_metrics([Measured(Cell({}, 0), np.arange(2), curves, "")])
-    kinds = ("permuted_pct", "stalled_pct", "unfinished_pct")
-    assert [metrics[kind] for kind in kinds] == [0, 50, 0]
-    for loss_at_end, slope in ((0.02, 1e-3), (1e-6, 1e-9)):
-        curves["loss"], curves["gradient_norm"] = np.array([1e-16, loss_at_end]), np.full(2, slope)
-        metrics = unique.extra_metrics([Measured(Cell({}, 0), np.arange(2), curves, "")])
-        assert [metrics[kind] for kind in kinds] == [0, 0, 50]
-
-
-@pytest.mark.parametrize("wrong", [{"d": (1,)}, {"norm": (0.0,)}, {"starts": 0}])
-def test_settings_that_cannot_be_are_rejected(wrong: dict[str, object]) -> None:
-    with pytest.raises(UserError, match="Received"):
-        unique.Setting(**wrong)  # type: ignore[arg-type]
+    for loss_at_end, slope, stalled, unfinished in (
+        (0.02, 1e-9, 50, 0),
+        (0.02, 1e-3, 0, 50),
+        (1e-6, 1e-9, 0, 50),
+    ):
+        changed = {"loss": [1e-16, loss_at_end], "gradient_norm": [slope, slope]}
+        metrics = unique.extra_metrics([made(END | changed)])
+        assert (metrics["stalled_pct"], metrics["unfinished_pct"]) == (stalled, unfinished)
+        assert metrics["permuted_pct"] == 0

@@ -1,24 +1,16 @@
 """Gradient descent from the identity converges linearly if its initial loss is small.
 
-Source: BHL, in Bartlett's slides. The loss is l(Theta) = 1/2 |Theta_l ... Theta_1 - Phi|^2 in the
-Frobenius norm. If l(I) is below some constant, gradient descent from Theta_i = I reaches Phi at a
-linear rate, because along the path, with a = max |Theta_i - I| in the spectral norm,
-  the gradient is large:    |grad|^2 >= 2 l (1-a)^(2l-2) loss, where the singular values of all
-                            Theta_i are at least 1-a       (the slide: 4 l (1-a)^(2l) loss),
-  the Hessian is small:     |H|_F <= 3 l d (1+z)^(2l-2) where |Theta_i| <= 1+z, |Phi| <= (1+z)^l
-                            (the slide: 3 l d^5 (1+z)^(2l), and it omits the premise on Phi),
-  the iterates stay close:  a grows by at most rate (1+a)^(l-1) sqrt(2 loss) a step
-                            (the slide: the exponent l, which is weaker and true).
-These are slides, read in a damaged copy, and shorthand for BHL's lemmas. Their 4 is twice what is
-true at Theta_i = I (`printed_gradient_ratio` 0.5), and right for a loss without the half. Without
-the premise on Phi the bound on the Hessian is passed at d = 1, l = 2, Theta_i = 1, Phi = 10
-(`printed_far_hessian_ratio` 1.9).
+The slides were read in a damaged copy, and are shorthand for BHL's lemmas: along the path, with a =
+max |Theta_i - I|, the gradient is large, the Hessian small, and the iterates stay close. Their 4 is
+twice what is true at Theta_i = I (`printed_gradient_ratio` 0.5), and right for a loss without the
+half. Without the premise on Phi the bound on the Hessian is passed at d = 1, l = 2, Theta_i = 1,
+Phi = 10 (`printed_far_hessian_ratio` 1.9).
 
 With h = l (1+b)^(2l-2) + (l-1) (1+b)^(l-2) sqrt(2 loss) >= |H|, b the bound on the next a, each
 step multiplies the loss by at most 1 - rate l (1-a)^(2l-2) (2 - rate h). Summed up (ours): if
-l(I) <= 1/250 and rate = 1/(l (1 + |Phi|^2)), then at every depth and width
-loss_t <= l(I) (1 - rate l q^(2/3))^t and l a <= -log(q)/3, where q = 1 - 6 sqrt(2 l(I)).
-No constant above 1/2 will do, since from there on Phi may be singular.
+l(I) <= 1/250, then at every depth and width loss_t <= l(I) (1 - rate l q^(2/3))^t and l
+a <= -log(q)/3, where q = 1 - 6 sqrt(2 l(I)). No constant above 1/2 will do, since from there on Phi
+may be singular.
 
 Measured, at that rate: Phi = I + N, N Gaussian and scaled to l(I) = `start_loss`. Ratios of the two
 sides: `gradient_ratio`, `stay_close_ratio`, and from the exact Hessian, at every fourth iteration
@@ -60,8 +52,6 @@ from pipelines.measurement.quotation import FORMULA, SLIP, STEP, Quotation
 from pipelines.measurement.verdict import always
 from theory import descent
 from theory import descent_bounds as bounds
-from theory.descent import descent_path, loss
-from theory.descent_bounds import distance, stay_close_bound
 
 FLOOR = 1e-12  # of the first loss: far below it the loss is rounding
 SLACK = 1e-6  # of the bounds on the loss, equalities at l = 1: rounding grows relative to it
@@ -110,7 +100,9 @@ def measure(cells: Cells) -> Curves:
     rate = 1 / (depth * (1 + np.linalg.norm(Phi, 2, axis=(-2, -1)) ** 2))
     steps, bound = recorded_iterations(depth, start), np.full(len(cells), start)
     columns: list[dict[str, Any]] = []
-    for t, (now, after) in enumerate(pairwise(descent_path(Phi, depth, rate, steps[-1] + 1))):
+    for t, (now, after) in enumerate(
+        pairwise(descent.descent_path(Phi, depth, rate, steps[-1] + 1))
+    ):
         factor, proof_holds = step_bound(now, Phi, rate)
         if t in steps:
             if len(columns) % 4 == 0:  # between these its ratios are those of the last
@@ -127,8 +119,9 @@ def measure(cells: Cells) -> Curves:
 
 def step_bound(Theta: Array, Phi: Array, rate: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Return the factor of the loss that the three lemmas give a step, and where they do; [n]."""
-    n, a, b = Theta.shape[-3], distance(Theta), stay_close_bound(Theta, Phi, rate)
-    h = n * (1 + b) ** (2 * n - 2) + (n - 1) * (1 + b) ** (n - 2) * np.sqrt(2 * loss(Theta, Phi))
+    n, a, b = Theta.shape[-3], bounds.distance(Theta), bounds.stay_close_bound(Theta, Phi, rate)
+    error = np.sqrt(2 * descent.loss(Theta, Phi))
+    h = n * (1 + b) ** (2 * n - 2) + (n - 1) * (1 + b) ** (n - 2) * error
     slope = n * np.maximum(1 - a, 0) ** (2 * n - 2)
     return 1 - rate * slope * np.maximum(2 - rate * h, 0), (a < 1) & (rate * h < 2)
 

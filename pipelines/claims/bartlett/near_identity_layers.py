@@ -1,15 +1,13 @@
 """A smooth invertible map is a linear one and then m maps within O(1/m) of the identity.
 
-A smooth map h with a smooth inverse is, on a ball, h_m o ... o h_1 with Lipschitz seminorms
-|h_i - Id| = O(log m / m). With g(x) = Dh(x0)^{-1} (h(x0 + x) - h(x0)) and g_a(x) = g(ax)/a the
-layers are h_i = g_{a_i} o g_{a_{i-1}}^{-1}, at scales that grow to a_m = 1; the linear part Dh(x0),
-det > 0, is factored by itself (HM Theorem 2.1). A function f: R^d -> R is extended to an invertible
-map, here to (x, b) -> (x, b + f(x)), which gives f(x) at b = 0.
+With g(x) = Dh(x0)^{-1} (h(x0 + x) - h(x0)) and g_a(x) = g(ax)/a the layers are h_i = g_{a_i} o
+g_{a_{i-1}}^{-1}, at scales that grow to a_m = 1; the linear part Dh(x0) of h, det > 0, is factored
+by itself (HM Theorem 2.1). A function f: R^d -> R is extended to an invertible map, here to (x,
+b) -> (x, b + f(x)), which gives f(x) at b = 0.
 
-It holds, and without the logarithm, as BEL's abstract has it; the proof and the constant are ours:
-at equal steps a_i = i/m every |h_i - Id| is at most alpha M R / m, where alpha and M are Lipschitz
-constants of Dg and g^{-1} on the ball of radius R. It is geometric scales that have the logarithm.
-Scales with equal distances are the best of this family.
+The claim holds, and without the logarithm, as BEL's abstract has it; the proof and the constant are
+ours: geometric scales have it, equal steps a_i = i/m do not. Scales with equal distances are the
+best of this family.
 
 Measured: m times the largest |h_i - Id| of Henon's map, a tanh network's layer x + c tanh(Wx) near
 (c = 0.3) and far from the identity (0.9), the flow of a damped pendulum, and a bump from R^d to R
@@ -22,15 +20,12 @@ about 2aR log m / m at geometric ones. The slope is of log max |h_i - Id| agains
 `printed_rate_growth` is how much m max |h_i - Id| / log m of equal steps grows from m = 16 on: at
 most 1 if they are within O(log m / m).
 
-The figure that convinces: Henon's largest distance against m, with slope -1 where steps are equal;
-and m times it, which stays bounded for every map.
-
 Run: python -m pipelines run near-identity-layers
      python -m pipelines sweep near-identity-layers --grid map=pendulum --grid m=4:512:2x
 Expect: ratio 0.46 +- 0.08 and pair_ratio 0.41 +- 0.10 (mean and deviation of 5 seeds),
-composition_error 1e-14, scalar_error 6e-15, printed_rate_growth 0.51,
-uniform_slope -0.99 at its largest, Henon's -1.000 (geometric -0.75), henon_gap below 1e-12;
-henon_whole, m max |h_i - Id| of Henon's map with its linear layers, 5.08 at m = 256.
+composition_error 1e-14, scalar_error 6e-15, printed_rate_growth 0.51, uniform_slope -0.99 at its
+largest, Henon's -1.000 (geometric -0.75), henon_gap below 1e-12; henon_whole, m max |h_i - Id| of
+Henon's map with its linear layers, 5.08 at m = 256.
 """
 
 from collections.abc import Sequence
@@ -40,16 +35,15 @@ from typing import Any
 import numpy as np
 
 from pipelines.claims._figures import panels
-from pipelines.errors import UserError, check_sizes, unknown
+from pipelines.errors import UserError, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack
+from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack, stack_rows
 from pipelines.measurement.quotation import FORMULA, Quotation
 from pipelines.measurement.verdict import always
 from theory import near_identity, smooth_maps
 from theory.composition import compose, near_layers, whole_layers, whole_profile
-from theory.near_identity import ball, scales
-from theory.smooth_maps import SmoothMap, pendulum, tanh_map
+from theory.smooth_maps import SmoothMap
 
 RADII = {"henon": 1.0, "tanh-0.3": 3.0, "tanh-0.9": 3.0, "pendulum": 2.0, "scalar": 2.0}
 SCHEDULES = ("uniform", "geometric", "equalised")
@@ -74,8 +68,7 @@ class Setting:
     """Equal steps from which the equalised scales are made."""
 
     def __post_init__(self) -> None:
-        for name in set(self.map) - set(RADII):
-            raise unknown("A map", name, RADII)
+        check_names("A map", self.map, RADII)
         check_sizes(2, m=self.m)
         check_sizes(1, d=(self.d,), samples=(self.samples,), fine=(self.fine,))
         if sum(m >= FIT_FROM for m in self.m) < 2:
@@ -89,18 +82,20 @@ def instance(rng: np.random.Generator, name: str, d: int, samples: int) -> tuple
     """Return W [d, d] of norm 1, and points of the map's ball [n, d], [n, d + 1] or [n, 2]."""
     W = rng.normal(size=(d, d))
     width = {"tanh": d, "scalar": d + 1}.get(name.partition("-")[0], 2)
-    points = ball(width, RADII[name], samples, int(rng.integers(2**32)))
+    points = near_identity.ball(width, RADII[name], samples, int(rng.integers(2**32)))
     return W / np.linalg.norm(W, 2), points
 
 
-def build_maps(name: str, W: Array) -> tuple["SmoothMap", "SmoothMap"]:
+def build_maps(name: str, W: Array) -> tuple[SmoothMap, SmoothMap]:
     """Return the map h and, normalized at 0, g; leading axes are those of W [..., d, d]."""
     if name == "henon":
         return smooth_maps.henon_map(), smooth_maps.HENON
     if name == "scalar":
         h = smooth_maps.graph_map(W[..., 0, :])
+    elif name == "pendulum":
+        h = smooth_maps.pendulum()
     else:
-        h = pendulum() if name == "pendulum" else tanh_map(W, float(name.removeprefix("tanh-")))
+        h = smooth_maps.tanh_map(W, float(name.removeprefix("tanh-")))
     return h, smooth_maps.normalize(h, np.zeros(h.dimension))
 
 
@@ -110,7 +105,7 @@ def measure(cells: Cells) -> Curves:
     W, x = cells.draw(instance, "map", "d", "samples")
     h, g = build_maps(name, W)
     fine = near_identity.distances(g.jacobian, near_identity.scales(cells.shared("fine")), x)
-    curves: dict[str, list[Any]] = {}
+    columns = []
     for m in cells.shared("m"):
         a = {name: near_identity.scales(m, name) for name in ("uniform", "geometric")}
         a["equalised"] = near_identity.equalise_scales(fine, m)
@@ -123,14 +118,13 @@ def measure(cells: Cells) -> Curves:
         column["value_error"] = (
             value_error(h, W[..., 0, :], m, x[:, :POINTS]) if name == "scalar" else np.array(np.nan)
         )
-        for key, values in column.items():
-            curves.setdefault(key, []).append(np.broadcast_to(values, len(cells)))
-    rows = {key: np.stack(columns, axis=-1) for key, columns in curves.items()}
+        columns.append({key: np.broadcast_to(v, len(cells)) for key, v in column.items()})
+    rows = stack_rows(columns, axis=-1)
     rows["ratio"], rows["pair_ratio"] = (rows[key] / rows["bound"] for key in ("uniform", "pairs"))
     return cells.shared("m"), rows
 
 
-def composition_error(g: "SmoothMap", a: Array, x: Array) -> Array:
+def composition_error(g: SmoothMap, a: Array, x: Array) -> Array:
     """Return the largest error of the layers, up to the 64th, run one by one; relative; [n]."""
     a = a[:RUN_TO]
     g_a = g(a[-1] * x) / a[-1]
@@ -138,13 +132,13 @@ def composition_error(g: "SmoothMap", a: Array, x: Array) -> Array:
     return np.asarray(np.abs(error).max(axis=(-2, -1)) / np.abs(g_a).max(axis=(-2, -1)))
 
 
-def value_error(h: "SmoothMap", centre: Array, m: int, x: Array) -> Array:
+def value_error(h: SmoothMap, centre: Array, m: int, x: Array) -> Array:
     """Return the largest error of f(x), the last coordinate after all layers of h from (x, 0); [n].
 
     At most as many layers as RUN_TO, the last two of them linear.
     """
     flat = np.concatenate([x[..., :-1], np.zeros((*x.shape[:-1], 1))], axis=-1)
-    few = scales(min(m, RUN_TO))
+    few = near_identity.scales(min(m, RUN_TO))
     end = compose(whole_layers(h, np.zeros(h.dimension), few, 2), flat)[..., -1]
     return np.asarray(np.abs(end - smooth_maps.bump(centre, x[..., :-1])).max(axis=-1))
 

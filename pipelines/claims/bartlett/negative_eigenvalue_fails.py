@@ -1,19 +1,13 @@
 """At even depth, descent from the identity never gets past a negative eigenvalue of its target.
 
-Source: Bartlett's slides, BHL (b). For 1/2 |Theta_l ... Theta_1 - Phi|_F^2, Theta_i = I at the
-start, Phi symmetric with an eigenvalue -lambda < 0 and l even, the loss stays >= lambda^2 / 2, with
-any step size, and so it does, says the slide, with "any penalty-regularized version of gradient
-descent".
-
-True, and the floor is the sum of phi^2 / 2 over all negative eigenvalues: equal layers give the
-product eigenvalues lam^l >= 0. Odd depths from 3 on have the same floor while a step is small, rate
-(1 + lambda) <= 1, which keeps lam in [0, 1]. Larger steps can jump it: at l = 3, Phi = -1 and rate
-1, one step gets there. One layer alone is convex. The slide does not say which penalties are meant;
-the abstract of BHL has those "toward the identity in each layer", for which it is true. It holds
-for all that are the same in every layer and for a layer and its transpose (ours): layer l + 1 - i
-stays the transpose of layer i, and the product M^T M. It does not for these convex penalties, least
-at the identity: one on the first
-layer alone (`one_layer_floor_ratio`), and one on the entry 1, 2 of every layer
+The floor is the sum of phi^2 / 2 over all negative eigenvalues: equal layers give the product
+eigenvalues lam^l >= 0. Odd depths from 3 on have the same floor while a step is small, rate (1 +
+lambda) <= 1, which keeps lam in [0, 1]. Larger steps can jump it: at l = 3, Phi = -1 and rate 1,
+one step gets there. One layer alone is convex. The slide does not say which penalties are meant. It
+holds for those of BHL's abstract, "toward the identity in each layer", and for all that are the
+same in every layer and for a layer and its transpose (ours): layer l + 1 - i stays the transpose of
+layer i, and the product M^T M. It does not for these convex penalties, least at the identity: one
+on the first layer alone (`one_layer_floor_ratio`), and one on the entry 1, 2 of every layer
 (`asymmetric_floor_ratio`: 2 x 2, eigenvectors turned by 30 degrees). The obstruction also needs the
 exact start: from I + delta N(0, 1) the layers drift apart and descent escapes, after a time that
 grows like log(1/delta) for l = 2 and like a power for l >= 3. For a lone negative eigenvalue it is
@@ -33,9 +27,6 @@ exact starts, delta = 0, at even depths and at odd ones with a small step; `big_
 least floor_ratio of exact starts where the premise fails. `lone_exponent_l4` and the like: the
 slope of log escape over -log delta between the two smallest delta that escape, largest lam,
 smallest rate.
-
-The figure that convinces: losses for Phi = -1, above 1/2 for every even depth and 0 for l = 3 in
-one step of size 1; beside it the escape time against delta, with the powers above.
 
 Run: python -m pipelines run negative-eigenvalue-fails
      python -m pipelines sweep negative-eigenvalue-fails --grid penalty=0.05,5,50 --grid delta=0
@@ -360,9 +351,8 @@ CLAIM = Theorem(
                 always(f"{name}_floor_ratio", at_least=1 - EXACT)
                 for name in ("to_identity", "one_layer", "asymmetric")
             ),
-            note="the slide does not say which penalties; the floor holds for those that are "
-            "alike in all layers and for a layer and its transpose, as toward the identity in "
-            "each layer",
+            note="the slide does not say which penalties; the floor holds for those that are alike "
+            "in all layers and for a layer and its transpose, as toward the identity in each layer",
         ),
     ),
     costs={"cpu": seconds(32)},

@@ -1,16 +1,15 @@
 """The near-identity layers of Henon's map are blocks x + A relu(Bx) with |A||B| of O(1/m).
 
-Source: B, in words, after BEL: the layers h_i of a composition that is near the identity can be
-computed by shallow networks, as x + A sigma(Bx). The slide was not at hand word for word, nor which
-sigma and which sizes it has; so nothing is quoted, and what is measured is one construction (ours)
-on one map.
+B says in words, after BEL, that shallow networks x + A sigma(Bx) compute near-identity layers. The
+slide was not at hand word for word, nor which sigma and which sizes it has; so nothing is quoted,
+and what is measured is one construction (ours) on one map.
 
 Henon's map normalized is (x1, x2 - a x1^2), a = 1.4, on the ball of radius R = 1. At equal steps
-its layers are h_i(u) = (u1, u2 - (a/m) u1^2) (near-identity-layers). A block has k units
-relu(u1 - t) and relu(-u1 - t), t = 0, h, 2h, ..., h = 2R/k, which interpolate the parabola between
-the points of distance h. Its thresholds are the weights of a coordinate that is always 1, so that
-the block is x + A relu(Bx) itself. Without it a block is positively homogeneous: the best multiple
-of |u1| misses u1^2 by 3 - 2 sqrt 2 = 0.17 R^2 at its worst, whatever k (`without_thresholds`).
+its layers are h_i(u) = (u1, u2 - (a/m) u1^2) (near-identity-layers). A block has k units relu(u1 -
+t) and relu(-u1 - t), t = 0, h, 2h, ..., h = 2R/k, which interpolate the parabola between the points
+of distance h. Its thresholds are the weights of a coordinate that is always 1, so that the block is
+x + A relu(Bx) itself. Without it a block is positively homogeneous: the best multiple of |u1|
+misses u1^2 by 3 - 2 sqrt 2 = 0.17 R^2 at its worst, whatever k (`without_thresholds`).
 
 A block errs by (a/m) R^2/k^2, and its |A||B| is below 4aR/m: twice the seminorm |h_i - Id| = 2aR/m,
 which no block that is h_i itself goes below. The errors of m layers add up to a R^2/k^2 at any m,
@@ -24,8 +23,8 @@ the layers of theory.composition, which know nothing of parabolas, over (a/m) R^
 
 Run: python -m pipelines run shallow-layers-suffice
      python -m pipelines sweep shallow-layers-suffice --grid k=2:512:2x
-Expect: norm_share 0.997 at k = 256, norm_growth 1, layer_share and composition_share 1, error_slope
--2.00, without_thresholds 0.172.
+Expect: norm_share 0.997 at k = 256, norm_growth 1, layer_share and composition_share 1,
+error_slope -2.00, without_thresholds 0.172.
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,11 @@
 """What HM's theorems promise of a linear residual network's landscape improves with its depth.
 
-Source: HM section 1.2: "Our results also indicate that deeper networks may have more desirable
-optimization landscapes compared with shallower ones." The results are Theorem 2.1, which finds an
-optimum in the ball max |A_i| <= (4 pi + 3 gamma)/l, and (2.3), by which |grad f|^2 is at least
-4 l (1 - tau)^(2l-2) s_min(Sigma) (f - C_opt) in a ball of radius tau < 1. Together they promise
-more of deeper networks: the radius falls, and the factor rises with l from the depth on at which
-the radius is below 1. In a ball of radius 1 or more, from two layers on, there is no such factor:
-A_1 = A_2 = -I is a critical point of any risk. "May" and "indicate" ask for no more than this.
+The results that HM section 1.2 speaks of are Theorem 2.1, which finds an optimum in the ball max
+|A_i| <= (4 pi + 3 gamma)/l, and (2.3), by which |grad f|^2 is at least 4 l (1 - tau)^(2l-2)
+s_min(Sigma) (f - C_opt) in a ball of radius tau < 1. Together they promise more of deeper networks:
+the radius falls, and the factor rises with l from the depth on at which the radius is below 1. In a
+ball of radius 1 or more, from two layers on, there is no such factor: A_1 = A_2 = -I is a critical
+point of any risk.
 
 Two things belong beside it. A single layer is a convex problem, whose factor is 4 in any ball;
 deeper networks exceed it from about l = e^(2c) on, c = l tau: from 8 layers on where R is positive
@@ -45,7 +44,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.claims._figures import panels
-from pipelines.errors import UserError, check_counts, check_sizes, unknown
+from pipelines.errors import UserError, check_counts, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import minutes
 from pipelines.measurement.grid import Array, Cell, Measured, join, measure_at, select, stack
@@ -87,13 +86,8 @@ class Setting:
         check_sizes(1, l=self.l)
         check_sizes(0, gamma=self.gamma)
         check_counts(most_steps=self.most_steps)
-        for chosen, names, what in (
-            (self.target, TARGETS, "A target"),
-            (self.covariance, COVARIANCES, "A covariance"),
-        ):
-            for name in chosen:
-                if name not in names:
-                    raise unknown(what, name, names)
+        check_names("A target", self.target, TARGETS)
+        check_names("A covariance", self.covariance, COVARIANCES)
         if 2 not in self.l or max(self.l) < 3:
             raise UserError(
                 "Depths are compared with two layers: l must have 2 and more. Received: "

@@ -1,14 +1,10 @@
 """A residual ReLU network with O(n log n + r^2) weights fits any labels of n points.
 
-Source: HM Theorem 3.2, Lemmas B.1 and B.2. For n unit points at squared distances of at least rho,
-blocks x + V ReLU(U x + s) of width k = O(log n / rho^2) fit any labels with
-k d + n (2k + 1) + r (k + 1 + r) weights.
-
-As constructed there the network is out of reach on real data: its proof takes k = 10 ln n / rho^2,
-and the nearest two of MNIST's 60,000 images have rho = 0.017 (two constants of the proof, 10 and
-the 3 of Lemma B.1, must be larger still; the theorem holds). Taking the points by decreasing norm
-and giving every unit a threshold of its own (ours), distinct points are enough, and rho leaves the
-width.
+As HM construct it (Theorem 3.2, Lemmas B.1 and B.2) the network is out of reach on real data: its
+proof takes k = 10 ln n / rho^2, and the nearest two of MNIST's 60,000 images have rho = 0.017 (two
+constants of the proof, 10 and the 3 of Lemma B.1, must be larger still; the theorem holds). Taking
+the points by decreasing norm and giving every unit a threshold of its own (ours), distinct points
+are enough, and rho leaves the width.
 
 Measured: MNIST's training images with 10, 100 and 1,000 random labels (the images of CIFAR-10 are
 `finite-sample-expressivity-cifar10`), and the network with explicit weights as a Keras model, once
@@ -204,11 +200,9 @@ def own_construction(X: NDArray[np.float32], seed: int) -> dict[str, float]:
     rng = np.random.default_rng(seed)
     far, y = random_unit_vectors(rng, *FAR), random_labels(LABELS[0], FAR[0], seed)
     k = paper_width(FAR[0], nearest_pair(far)[2])
-    images_y = random_labels(LABELS[0], len(X), seed)
+    images, labels = normalize_rows(X.astype(np.float64)), random_labels(LABELS[0], len(X), seed)
     return {
-        "own_errors": count_errors(
-            printed, normalize_rows(X.astype(np.float64)), images_y, X.shape[1]
-        ),
+        "own_errors": count_errors(printed, images, labels, X.shape[1]),
         "own_printed_errors": count_errors(literal, far, y, k),
         "own_fitting_ratio": least_ratio(literal, far, y, k),
         "own_condition_ratio": least_ratio(printed, far, y, k),

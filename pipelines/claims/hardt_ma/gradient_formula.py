@@ -1,7 +1,7 @@
 """The gradient of the population risk of a linear residual network has a closed form.
 
-For f(A) = E |(I + A_l) ... (I + A_1) x - R x - xi|^2, x of covariance Sigma, df/dA_i is
-2 (I + A_{i+1})^T ... (I + A_l)^T E Sigma (I + A_1)^T ... (I + A_{i-1})^T, E the product minus R.
+With E the product (I + A_l) ... (I + A_1) minus R, df/dA_i is 2 (I + A_{i+1})^T ... (I + A_l)^T E
+Sigma (I + A_1)^T ... (I + A_{i-1})^T.
 
 Measured: the formula against central finite differences of the risk, and against automatic
 differentiation by TensorFlow in double precision, at random points. The copy that was read has lost
@@ -58,21 +58,16 @@ def measure_depth(cell: Cell, depth: int) -> dict[str, float]:
     """
     A, R, sigma = random_instance(np.random.default_rng(cell.seed), cell.point["d"], depth)
     formula = gradient(A, R, sigma)
+    moves = STEP * np.eye(A.size).reshape(A.size, *A.shape)  # one entry at a time
+    slopes = (excess_risk(A + moves, R, sigma) - excess_risk(A - moves, R, sigma)) / (2 * STEP)
 
     def distance(other: Array) -> float:
         return float(np.linalg.norm(formula - other) / np.linalg.norm(formula))
 
     return {
-        "finite_difference_error": distance(finite_differences(A, R, sigma)),
+        "finite_difference_error": distance(np.reshape(slopes, A.shape)),
         "autodiff_error": distance(automatic_gradient(A, R, sigma)),
     }
-
-
-def finite_differences(A: Array, R: Array, sigma: Array) -> Array:
-    """Return central differences of the risk in every entry of every layer; [l, d, d]."""
-    moves = STEP * np.eye(A.size).reshape(A.size, *A.shape)  # one entry at a time
-    slopes = (excess_risk(A + moves, R, sigma) - excess_risk(A - moves, R, sigma)) / (2 * STEP)
-    return np.asarray(slopes).reshape(A.shape)
 
 
 def automatic_gradient(A: Array, R: Array, sigma: Array) -> Array:

@@ -1,25 +1,18 @@
 """Near the identity, the gradient of the population risk is large wherever the risk is.
 
-Where the largest layer norm tau of a linear residual network is below 1,
-|grad f|^2 >= 4 l (1 - tau)^(2l-2) s_min(Sigma) (f - C_opt), with C_opt the least risk.
-
 True as printed, and its constant is the best one: layers A_i = -tau I with Sigma = I, so every
-A_i = -tau at d = 1, make it an equality. Its proof gives more before its last step: with
-sum_i prod_{j != i} s_min(I + A_j)^2 in place of l (1 - tau)^(2l-2) (ours; `instance_bound`). And
-tau < 1 cannot be weakened: A_1 = A_2 = -I with every other layer 0 has gradient 0.
+A_i = -tau at d = 1, make it an equality. Its proof gives more before its last step: with sum_i
+prod_{j != i} s_min(I + A_j)^2 in place of l (1 - tau)^(2l-2) (ours; `instance_bound`). And tau < 1
+cannot be weakened: A_1 = A_2 = -I with every other layer 0 has gradient 0.
 
 Measured: random networks of largest norm tau, from Gaussian layers to layers near -tau I, and the
 paths of gradient descent from some of them for as long as they stay inside the ball of radius 1
 (`path_steps` iterates), with Polyak's step (f - C_opt) / |grad f|^2. `ratio` and `path_ratio` are
-the least |grad f|^2 over the bound, `instance_ratio` the least over the sharper bound,
-`sharpening` the least quotient of the two bounds, `equality_error` the distance of the ratio from
-1 at the equality points. `gradient_squared`, `bound` and `instance_bound` are those of the random
-network with the least ratio. At the critical point, `saddle_gradient` is the gradient's norm and
+the least |grad f|^2 over the bound, `instance_ratio` the least over the sharper bound, `sharpening`
+the least quotient of the two bounds, `equality_error` the distance of the ratio from 1 at the
+equality points. `gradient_squared`, `bound` and `instance_bound` are those of the random network
+with the least ratio. At the critical point, `saddle_gradient` is the gradient's norm and
 `saddle_excess` its f - C_opt over that of the zero map.
-
-The figure that convinces: |grad f|^2 against the bound over many orders of magnitude, nothing below
-the diagonal and the equality points on it; beside it the landscape of two layers at d = 1, whose
-saddle lies outside the ball, and that of the standard parameterization, where it is at 0.
 
 Run: python -m pipelines run gradient-lower-bound
      python -m pipelines sweep gradient-lower-bound --grid tau=0.1:0.9:0.1 --grid d=2,4 --seeds 10

@@ -1,9 +1,7 @@
 """Three statements on matrices that the proofs of HM use.
 
-Source: HM Claims A.1, C.1 and C.2, in the form that the proofs of Theorems 2.1 and 2.2 use.
-A.1: a rotation is a product of 2q orthogonal matrices within pi/q of the identity, q that turn the
-angles below pi and q that turn the pairs of -1. C.1: a real normal matrix is S D S^T, with S
-orthonormal and D of blocks no larger than 2 x 2. C.2: |AB|_F >= s_min(A) |B|_F.
+A.1: a rotation is a product of 2q orthogonal matrices within pi/q of the identity: q turn the
+angles below pi, q turn the pairs of -1.
 
 Measured: random rotations, and rotations with one pair of -1 and all else 1. `rotation_ratio` is
 the largest |W_j - I| over pi/q, `rotation_error` the largest error of the product. `normal_error`

@@ -1,14 +1,11 @@
 """Inside the unit ball around the identity, every critical point is a global minimum.
 
-For every tau < 1, a critical point of the population risk of a linear residual network whose layers
-have norm at most tau is a global minimum.
-
 Measured: from random starts in the ball of radius tau, two searches. `descent` is gradient descent
-with Polyak's step, which avoids saddles; `hunt` solves grad f = 0 by the Levenberg-Marquardt
-method with the exact Hessian, which goes to saddles as readily as to minima. Steps are starts; the
-curves describe where each search ended: `excess` is f - C_opt over that of the zero map,
-`gradient_norm` that of the gradient over 2 |R Sigma|_F, `max_norm` the largest layer norm. An end
-is `critical` if gradient_norm is at most 1e-9, and `inside` if max_norm < tau.
+with Polyak's step, which avoids saddles; `hunt` solves grad f = 0 by the Levenberg-Marquardt method
+with the exact Hessian, which goes to saddles as readily as to minima. Steps are starts; the curves
+describe where each search ended: `excess` is f - C_opt over that of the zero map, `gradient_norm`
+that of the gradient over 2 |R Sigma|_F, `max_norm` the largest layer norm. An end is `critical` if
+gradient_norm is at most 1e-9, and `inside` if max_norm < tau.
 
 A number is never exactly 0, and towards the edge gradients are small without a critical point near:
 an end is judged where it is critical, max_norm < 1, and the gradient so small that (2.3) allows an
@@ -19,14 +16,11 @@ one, `unjudged_excess`. They are saddles like A_1 = A_2 = -I on the edge itself,
 inside: `nearest_bad` is the least max_norm of all critical ends of an excess above 1e-9. Radii
 tau >= 1 are measured and not judged beyond the edge: there are the bad critical points.
 
-The figure that convinces: excess against max_norm of every critical point that was found, at
-rounding level inside, at order 1 from the edge on; beside it how many searches end in each kind.
-
 Run: python -m pipelines run no-bad-critical-points
      python -m pipelines sweep no-bad-critical-points --grid d=2 --grid l=2:8:2 --grid tau=0.5,1.2
 Expect: excess 5e-20, ratio 0.63 +- 0.25 (mean and deviation of 5 seeds) of 419 ends judged,
-unjudged_inside 56 +- 11 of excess up to 1, nearest_bad 1 up to rounding (6e-16), descent_inside_pct
-99.
+unjudged_inside 56 +- 11 of excess up to 1, nearest_bad 1 up to rounding (6e-16),
+descent_inside_pct 99.
 """
 
 from collections.abc import Sequence

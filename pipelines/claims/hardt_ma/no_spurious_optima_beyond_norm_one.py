@@ -1,12 +1,11 @@
 """Linear residual networks have no spurious local optima, also where norms are 1 and more.
 
-Source: HM, abstract: "We first give a strikingly simple proof that arbitrarily deep linear residual
-networks have no spurious local optima." HM's Theorem 2.2 has a bound on the norms, max |A_i| < 1
-(no-bad-critical-points), and A_1 = A_2 = -I is a critical point of positive risk. The sentence has
-no such bound, and is measured as it stands: beyond norm 1 there are critical points that are no
-minimum, and none of those that are looked at is a local optimum. One would refute it; that there is
-none at all is a theorem on linear networks of equal widths (Laurent and von Brecht 2018, which was
-not at hand), and no examples show it.
+HM's Theorem 2.2 has a bound on the norms, max |A_i| < 1 (no-bad-critical-points), and A_1 =
+A_2 = -I is a critical point of positive risk. The sentence of the abstract has no such bound, and
+is measured as it stands: beyond norm 1 there are critical points that are no minimum, and none of
+those that are looked at is a local optimum. One would refute it; that there is none at all is a
+theorem on linear networks of equal widths (Laurent and von Brecht 2018, which was not at hand), and
+no examples show it.
 
 The critical points (ours): let U be the eigenvectors of R Sigma R^T, in random order, with
 eigenvalues s_1^2, ..., s_d^2, let Z_0 = R^-1 U, Z_l = U, and Z_1, ..., Z_(l-1) be invertible. The
@@ -25,8 +24,8 @@ the curve that does.
 
 Measured, at all k and p (the chart's step counts critical points): `fall`, the least over t of what
 the risk falls by along the curve, over s^2 t^k (1 at t = 1, 2 for small t), and `fall_error`, its
-largest distance from 2 - t^k. `least_curvature` is the least eigenvalue of the Hessian over
-2 s_max(R Sigma): `strict_curvature` is the largest of the strict critical points, `flat_curvature`
+largest distance from 2 - t^k. `least_curvature` is the least eigenvalue of the Hessian over 2
+s_max(R Sigma): `strict_curvature` is the largest of the strict critical points, `flat_curvature`
 the least of the others. `gradient_norm` is over 2 |R Sigma|_F, `excess` is f - C_opt over that of
 the zero map, `max_norm` the largest |A_i|. One layer of -I among zeros is no critical point:
 `one_layer_gradient`, the least.
@@ -45,7 +44,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.claims._figures import panels
-from pipelines.errors import check_counts, check_sizes, unknown
+from pipelines.errors import check_counts, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, join, stack_rows
@@ -74,9 +73,7 @@ class Setting:
     def __post_init__(self) -> None:
         check_sizes(2, d=self.d, l=self.l)
         check_counts(instances=self.instances)
-        for frames in self.frames:
-            if frames not in FRAMES:
-                raise unknown("Frames", frames, FRAMES)
+        check_names("Frames", self.frames, FRAMES)
 
 
 @dataclass(frozen=True)

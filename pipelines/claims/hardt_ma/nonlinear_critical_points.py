@@ -1,9 +1,8 @@
 """ReLU blocks have a bad critical point at the identity; it arises only within each layer.
 
-Source: HM section 5 conjecture for residual blocks of one ReLU layer, x + V ReLU(U x + s), what
-their Theorem 2.2 says of linear ones: near the identity every critical point is a global minimum.
-B, after BEL: for any layers near the identity critical points arise only within a layer, where no
-change of its weights does what a change of its function could do.
+HM section 5 conjecture for blocks of one ReLU layer what Theorem 2.2 says of linear ones. B, after
+BEL: near the identity critical points arise only within a layer, where no change of its weights
+does what a change of its function could do.
 
 HM do not say in which variables the points are critical. In the weights the conjecture does not
 hold at the identity itself: at U = V = s = 0 the risk has gradient 0 whatever it is. That point is
@@ -28,9 +27,6 @@ negatives, so that the best affine map keeps 0: `fitted_gradient`, the norm by t
 block, `fitted_excess_risk`, and `fitted_distance` of the first block from the identity;
 `fitted_functional_ratio`, the norm by each block's function over BEL's bound, and
 `fitted_descent_ratio`, what the risk falls by as h_i moves towards the labels, over that bound.
-
-The figure that convinces: the risk along a line through the identity, flat in the weights and
-falling in the function of a layer.
 
 Run: python -m pipelines run nonlinear-critical-points
      python -m pipelines sweep nonlinear-critical-points --grid tau=0.1:0.9:0.2 --grid l=4
@@ -90,14 +86,10 @@ class Setting:
 
 
 def random_instance(
-    rng: np.random.Generator,
-    d: int,
-    l: int,  # noqa: E741
-    tau: float,
-    inputs: int,
+    rng: np.random.Generator, d: int, depth: int, tau: float, inputs: int
 ) -> tuple[Array, ...]:
     """Return U, V and s of the teacher, U, V and s of a direction of norm 1, inputs [inputs, d]."""
-    shapes = (l, 2 * d, d), (l, d, 2 * d), (l, 2 * d)
+    shapes = (depth, 2 * d, d), (depth, d, 2 * d), (depth, 2 * d)
     U, V, s = (rng.normal(size=shape) for shape in shapes)
     U *= np.sqrt(tau) / np.linalg.norm(U, 2, axis=(-2, -1), keepdims=True)
     V *= np.sqrt(tau) / np.linalg.norm(V, 2, axis=(-2, -1), keepdims=True)
@@ -127,7 +119,7 @@ def measure(cells: Cells) -> Curves:
     }
 
 
-def measure_fitted_block(teacher: "Blocks", x: Array) -> dict[str, Array]:
+def measure_fitted_block(teacher: Blocks, x: Array) -> dict[str, Array]:
     """Return gradients by weights and by functions where the first block is fitted; [n, l]."""
     x = np.concatenate([x, -x], axis=-2)
     y = outputs(odd_block(teacher), x)
@@ -143,7 +135,7 @@ def measure_fitted_block(teacher: "Blocks", x: Array) -> dict[str, Array]:
     }
 
 
-def odd_block(teacher: "Blocks") -> "Blocks":
+def odd_block(teacher: Blocks) -> Blocks:
     """Return a block x + V (ReLU(U x - t) - ReLU(-U x - t)) as far from I as the teacher's.
 
     U and V are orthogonal up to that size, and t are the norms of the rows of U.
@@ -166,7 +158,7 @@ def spectral_norms(W: Array) -> Array:
     return np.asarray(np.linalg.norm(W, 2, axis=(-2, -1), keepdims=True))
 
 
-def fit_first_block(teacher: "Blocks", x: Array, y: Array) -> "Blocks":
+def fit_first_block(teacher: Blocks, x: Array, y: Array) -> Blocks:
     """Return blocks, the first the best linear map x + W x on the sample, the others silent.
 
     The first one's units x + t and -x + t fire at all inputs. All are |W| from the identity.
@@ -175,24 +167,21 @@ def fit_first_block(teacher: "Blocks", x: Array, y: Array) -> "Blocks":
     W = (np.linalg.pinv(x) @ (y - x)).mT
     others = silence_units(teacher, x + x @ W.mT)
     U, s = others.U.copy(), others.s.copy()
-    V = (
-        others.V
-        * spectral_norms(W)[:, None]
-        / (spectral_norms(others.U) * spectral_norms(others.V))
-    )
+    V = others.V * spectral_norms(W)[:, None]
+    V /= spectral_norms(others.U) * spectral_norms(others.V)
     U[:, 0] = np.concatenate([np.eye(d), -np.eye(d)])
     V[:, 0] = np.concatenate([W, -W], axis=-1) / 2
     s[:, 0] = 1.01 * np.abs(x).max(axis=(-2, -1))[:, None]
     return teacher._replace(U=U, V=V, s=s)
 
 
-def descent_rates(layers: "list[Layer]", x: Array, y: Array) -> Array:
+def descent_rates(layers: list[Layer], x: Array, y: Array) -> Array:
     """Return what the risk falls by, over the step, as each h_i moves towards the labels; [n, l].
 
     The layers after it must be the identity near the sample.
     """
 
-    def risk_of(changed: "list[Layer]") -> Array:
+    def risk_of(changed: list[Layer]) -> Array:
         return np.asarray(np.mean(np.sum((network(changed, x) - y) ** 2, axis=-1), axis=-1) / 2)
 
     rates, u, h = [], x, network(layers, x)
@@ -210,23 +199,21 @@ def step_towards(u: Array, missing: Array) -> Array:
     return np.asarray(missing / np.max(far / near, axis=-1)[:, None, None])
 
 
-def block_norms(blocks: "Blocks", x: Array, y: Array) -> Array:
+def block_norms(blocks: Blocks, x: Array, y: Array) -> Array:
     """Return norms of the gradient by the weights of each block; [n, l]."""
     G = gradient(blocks, x, y)
     squares = [np.sum(W**2, axis=(-2, -1)) for W in G[:2]] + [np.sum(G.s**2, axis=-1)]
     return np.asarray(np.sqrt(sum(squares)))
 
 
-def silence_units(teacher: "Blocks", x: Array) -> "Blocks":
+def silence_units(teacher: Blocks, x: Array) -> Blocks:
     """Return the teacher's weights U, V, with thresholds under which no unit fires at any input."""
-    reach = (
-        np.linalg.norm(teacher.U, 2, axis=(-2, -1))
-        * np.linalg.norm(x, axis=-1).max(axis=-1)[:, None]
-    )
+    longest = np.linalg.norm(x, axis=-1).max(axis=-1)[:, None]
+    reach = np.linalg.norm(teacher.U, 2, axis=(-2, -1)) * longest
     return teacher._replace(s=np.broadcast_to(-1.01 * reach[..., None], teacher.s.shape))
 
 
-def leave_saddle(identity: "Blocks", x: Array, y: Array) -> "Blocks":
+def leave_saddle(identity: Blocks, x: Array, y: Array) -> Blocks:
     """Return weights off the identity in a direction of negative curvature, the first block's.
 
     Its units are x and -x, and V fits what is missing by least squares.
@@ -275,13 +262,11 @@ def draw_lines(axes: Any, m: Measured) -> None:
         "weights, a random direction": [risk(move(identity, t, direction), x, y) for t in LINE],
         "weights, down from the saddle": [risk(move(identity, t, down), x, y) for t in LINE],
         "function of a block": [
-            np.mean((x + t * step_towards(x, y - x) - y) ** 2) / 2 for t in LINE
+            np.mean(np.sum((x + t * step_towards(x, y - x) - y) ** 2, axis=-1)) / 2 for t in LINE
         ],
     }
-    scale = {"function of a block": x.shape[-1]}
     for label, values in lines.items():
-        shares = scale.get(label, 1) * np.ravel(values) / start
-        axes.plot(LINE, shares, label=label)
+        axes.plot(LINE, np.ravel(values) / start, label=label)
     axes.axhline(0, color="k", linewidth=0.8)
     axes.set(xlabel="step from the identity", ylabel="risk / risk of the identity")
     d, blocks, tau = (m.point[name] for name in ("d", "l", "tau"))

@@ -1,29 +1,27 @@
 """Random unit vectors are nearly orthogonal in dimensions of 13.9 log r; 4 log r are too few.
 
-Source: HM section 3, a remark on the vectors that stand for the labels: "In high dimensions
-(technically, if k > 4 log r) random unit vectors q1, ..., qr are pair-wise uncorrelated with inner
-product less than < 0.5." k is the dimension, r the number of vectors.
+HM section 3 remarks on the vectors that stand for the labels; k is the dimension, r their number.
 
-That is so with another constant (ours). Of r(r-1)/2 pairs as many are expected to reach 0.5 as
-the beta distribution gives each (theory.unit_vectors), and that number is an upper bound of the
-probability that any pair does. It falls as (3/4)^(k/2): dimensions of 4/log(4/3) = 13.9 times
-log r are needed, and suffice. The base of the logarithm is not stated: the smallest k above
-4 log r is measured for the natural one and for base 2, which gives more dimensions. Read of each
-pair alone, not of all, the remark holds for 99.7 % of them at r = 1000; but then r would not occur
-in it. HM's Theorem 3.2, which uses such vectors, needs other constants only.
+It is so with another constant (ours): of r(r-1)/2 pairs as many are expected to reach 0.5 as the
+beta distribution gives each (theory.unit_vectors), and that number is an upper bound of the
+probability that any pair does. It falls as (3/4)^(k/2): dimensions of 4/log(4/3) = 13.9 times log r
+are needed, and suffice. The base of the logarithm is not stated: the smallest k above 4 log r is
+measured for the natural one and for base 2, which gives more dimensions. Read of each pair alone,
+not of all, the remark holds for 99.7 % of them at r = 1000; but then r would not occur in it. HM's
+Theorem 3.2, which uses such vectors, needs other constants only.
 
 Measured, over r (the chart's step), in `draws` draws: `natural_log_pairs` and `log2_pairs`, mean
 numbers of pairs of at least 0.5 at these k; `z`, the mean count less what is expected, over its
-standard deviation, the larger of both; `needed_k`, the least k at which at most `failure` pairs
-are expected; `failing_draws` of that k, in which a pair reaches 0.5, and `failing_p`, the
-probability of so many or more if each fails with the probability `failure`;
-`expected_at_factor`, the pairs expected at k = 13.9 log r, rounded up.
+standard deviation, the larger of both; `needed_k`, the least k at which at most `failure` pairs are
+expected; `failing_draws` of that k, in which a pair reaches 0.5, and `failing_p`, the probability
+of so many or more if each fails with the probability `failure`; `expected_at_factor`, the pairs
+expected at k = 13.9 log r, rounded up.
 
 Run: python -m pipelines run random-vectors-nearly-orthogonal
      python -m pipelines sweep random-vectors-nearly-orthogonal --grid failure=0.1,0.01,0.001
-Expect: at r = 1000 natural_log_pairs 1437 ± 5 (k = 28, 1,435 expected), log2_pairs 218 ± 2
-(k = 40), needed_k 107; expected_at_factor 0.059 at r = 10 and falling; failing_p 0.33 ± 0.30, z
-1.6 ± 0.6.
+Expect: at r = 1000 natural_log_pairs 1437 ± 5 (k = 28, 1,435 expected), log2_pairs 218 ± 2 (k =
+40), needed_k 107; expected_at_factor 0.059 at r = 10 and falling; failing_p 0.33 ± 0.30, z 1.6 ±
+0.6.
 """
 
 from collections.abc import Sequence

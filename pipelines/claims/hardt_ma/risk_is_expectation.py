@@ -1,8 +1,6 @@
 """The population risk is |E Sigma^(1/2)|_F^2 + C, with C the noise, which no A changes.
 
-For y = R x + xi, x of covariance Sigma and xi standard normal, the risk
-f(A) = E |(I + A_l) ... (I + A_1) x - y|^2 is |E Sigma^{1/2}|_F^2 + C, with E the product minus R
-and C = E |xi|^2 = d, which no A changes. It holds for inputs of any distribution with that Sigma.
+It holds for inputs of any distribution with that Sigma.
 
 Measured: random networks on samples of Gaussian inputs, and of uniform ones in a skewed cube. `z`
 is the distance of the closed form from the sample's mean squared error, in standard errors of that
@@ -10,9 +8,6 @@ mean: of the 120 of a seed the largest is near 2.8, above 5 once in 15,000 runs.
 root mean square, 1 if the standard errors are right; `resolution_pct` the largest standard error in
 percent of the risk, so that a term wrong by five times that cannot hide. `no_noise_z` is the least
 z of the formula without C, which the same sample refutes.
-
-The figure that convinces: sample means against the closed form over two orders of magnitude; and
-the distribution of z beside the normal one.
 
 Run: python -m pipelines run risk-is-expectation
      python -m pipelines sweep risk-is-expectation --grid d=4 --grid size=0.05:0.8:2x --seeds 20
@@ -27,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.claims._figures import panels
-from pipelines.errors import UserError, check_sizes, unknown
+from pipelines.errors import UserError, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Measured, join, measure_at, select
@@ -57,8 +52,7 @@ class Setting:
     def __post_init__(self) -> None:
         check_sizes(1, d=self.d, l=self.l)
         check_sizes(0, size=self.size)
-        for name in set(self.inputs) - set(INPUTS):
-            raise unknown("A distribution of inputs", name, INPUTS)
+        check_names("A distribution of inputs", self.inputs, INPUTS)
         if self.samples < LEAST:
             raise UserError(
                 f"Standard errors need at least {LEAST:,} samples. Received: "

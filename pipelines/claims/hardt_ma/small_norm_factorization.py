@@ -1,34 +1,26 @@
 """Every matrix of positive determinant is a product of matrices near the identity.
 
-With gamma = max |log singular value| of R and depth l >= 3 gamma there are A_i with
-(I + A_l) ... (I + A_1) = R and max |A_i| <= (4 pi + 3 gamma) / l in the spectral norm; for positive
-definite R, 3 gamma / l.
-
-As it stands the theorem is true, at every integer l >= max(1, 3 gamma). Its proof splits
-l = 4q + p with real q and p, and footnote 6 says of them: "p, q are not chosen to be integers. But
-rounding them to closest integer will change final bound of the norm by small constant factor." That
-is true: with the best integers the norms of the proof's layers are at most 1.350 times its bound
-(`rounding_factor`, over gamma from 1/1000 to 5 and l from max(5, 3 gamma) to 300). So the printed
-proof gives the constant up to that factor. The constant itself comes of another construction, the
-balanced factorization of B's slides; its norm bound is ours.
+As it stands the theorem is true, at every integer l >= max(1, 3 gamma). Its proof splits l = 4q + p
+with real q and p, and footnote 6 says that rounding them costs a small factor. It does: with the
+best integers the norms of the proof's layers are at most 1.350 times its bound (`rounding_factor`,
+over gamma from 1/1000 to 5 and l from max(5, 3 gamma) to 300). So the printed proof gives the
+constant up to that factor. The constant itself comes of another construction, the balanced
+factorization of B's slides; its norm bound is ours.
 
 Measured: random R (polar factors of Gaussian matrices; log singular values scaled so that the
 greatest is gamma: where the least is -gamma the bound is easier) over dimension, conditioning and
-depth, factored by the balanced construction (whose bound, ours, is
-2 sin(theta / 2l) + e^(gamma/l) - 1) and by the paper's split, at its best integers and with its two
-groups of rotations merged. `split_over_bound_pct` is the share of judged cases in which the split
-at integers is over the bound, as the footnote allows. `ratio` is our largest norm over the paper's
-bound, `psd_ratio` the same for the positive definite factor; `over_lower_bound` our norm over what
-no factorization can go below, at the largest depth, mean over settings. Matrices of negative
-determinant are factored after augmentation by one dimension (`augmented_error`).
-
-The figure that convinces: l · max |A_i| against l, ours just above the lower bound and far below
-the paper's; beside it the distribution of over_lower_bound.
+depth, factored by the balanced construction (whose bound, ours, is 2 sin(theta / 2l) +
+e^(gamma/l) - 1) and by the paper's split, at its best integers and with its two groups of rotations
+merged. `split_over_bound_pct` is the share of judged cases in which the split at integers is over
+the bound, as the footnote allows. `ratio` is our largest norm over the paper's bound, `psd_ratio`
+the same for the positive definite factor; `over_lower_bound` our norm over what no factorization
+can go below, at the largest depth, mean over settings. Matrices of negative determinant are
+factored after augmentation by one dimension (`augmented_error`).
 
 Run: python -m pipelines run small-norm-factorization
      python -m pipelines sweep small-norm-factorization --grid d=8,64 --grid l=8:256:2x --seeds 5
-Expect: ratio 0.245, psd_ratio 0.383, product_error 7e-15, over_lower_bound 1.05,
-rounding_factor 1.350, split_over_bound_pct 25.5 +- 3.0 (mean and deviation of 5 seeds).
+Expect: ratio 0.245, psd_ratio 0.383, product_error 7e-15, over_lower_bound 1.05, rounding_factor
+1.350, split_over_bound_pct 25.5 +- 3.0 (mean and deviation of 5 seeds).
 """
 
 from collections.abc import Sequence
@@ -115,10 +107,8 @@ def measure(cells: Cells) -> Curves:
 
 def measure_depth(R: Array, P: Array, depth: int) -> dict[str, Array]:
     """Return largest layer norms of R and of P, and relative product errors, at one depth; [n]."""
-    A, flipped = (
-        factorization.balanced(R, depth),
-        R * np.where(np.arange(R.shape[-1]) == 0, -1.0, 1.0),
-    )
+    A = factorization.balanced(R, depth)
+    flipped = R * np.where(np.arange(R.shape[-1]) == 0, -1.0, 1.0)
     wider = factorization.augment(flipped)  # det < 0, the same singular values
     return {
         "balanced": factorization.max_norm(A),

@@ -1,18 +1,14 @@
 """Without the identity, zero layers are a bad critical point; descent from near them stalls.
 
-The risk of the standard linear network A_l ... A_1 has a critical point at A = 0 that is no global
-minimum; the residual parameterization (I + A_l) ... (I + A_1) has none near its own zero.
-
-More precisely, after Kawaguchi 2016, whom HM cite: at A = 0 the Hessian of two layers has the
-eigenvalues +-2 s_i(R Sigma), each d times, so it is a strict saddle; from three layers on the
-Hessian is 0 and the saddle is flat.
+After Kawaguchi 2016, whom HM cite: at A = 0 two layers have a strict saddle, of Hessian
+eigenvalues +-2 s_i(R Sigma), d times each, and three or more a flat one, of Hessian 0.
 
 Measured: at A = 0, the norm of the gradient (`gradient_at_zero`), f - C_opt (`excess_at_zero`) and
 the largest error of the Hessian's eigenvalues over 2 s_max(R Sigma) (`hessian_error`). Then both
 parameterizations are descended from the same small random layers of size delta with the same rate
 1 / (2 l |Sigma| (1 + |R|^2)): `standard` and `residual` are f - C_opt over its initial value,
-`standard_iterations` and `residual_iterations` the first iteration where it is at most 1e-3, or
-one more than all iterations if none is. `speedup` is their quotient; where the standard
+`standard_iterations` and `residual_iterations` the first iteration where it is at most 1e-3, or one
+more than all iterations if none is. `speedup` is their quotient; where the standard
 parameterization has not arrived (`standard_arrived_pct`), it is a lower bound. The smaller delta
 and the deeper the network, the longer the plateau, about delta^-(l-2) from three layers on.
 

@@ -1,14 +1,11 @@
 """A W near 0 makes pairs of digits much easier to tell apart by a threshold on f(x, W) than W = 0.
 
-For two digits of MNIST, f(x, W) = sum_j relu(((I + W) x)_j) and a threshold on f(x, 0), which is
-the ink of a digit, misclassifies 7 % of the training images of 0 and 1, and 34 % in the mean over
-all 45 pairs; with a W of spectral norm at most 0.6, 1 % and 14 %.
-
-The threshold is LY's own: "T_{A,B} is the optimal threshold for the function f(x, 0)". Ours to fill
-in are the pixels, which LY do not state: (x - 0.1307) / 0.3081, as is customary for MNIST. At
-W = 0 nothing is left to chance, and the errors beside LY's 7 and 34 % are 6.89 and 33.81 % then;
-with pixels in [0, 1] they are 6.19 and 33.33, in [-1, 1] 9.51 and 35.22, with the mean of every
-pixel removed 5.99 and 33.26, and with images of unit length 4.30 and 31.93 (`at_zero_...`).
+f(x, W) = sum_j relu(((I + W) x)_j); f(x, 0) is the ink of a digit; the threshold is LY's own:
+"T_{A,B} is the optimal threshold for the function f(x, 0)". Ours to fill in are the pixels, which
+LY do not state: (x - 0.1307) / 0.3081, as is customary for MNIST. At W = 0 nothing is left to
+chance, and the errors beside LY's 7 and 34 % are 6.89 and 33.81 % then; with pixels in [0, 1] they
+are 6.19 and 33.33, in [-1, 1] 9.51 and 35.22, with the mean of every pixel removed 5.99 and 33.26,
+and with images of unit length 4.30 and 31.93 (`at_zero_...`).
 
 How W is found is ours, too: it starts at 0 and is trained by SGD with momentum on the logistic loss
 of 4 (f - T) / s, s the standard deviation of f(x, 0); every 80 steps its singular values are cut at
@@ -17,15 +14,14 @@ of 4 (f - T) / s, s the standard deviation of f(x, 0); every 80 steps its singul
 Measured: for every pair the training error in percent every 80 steps, at the fixed threshold
 (`train_error_pct`, which starts at the error of W = 0) and at the then best one (`best_error_pct`),
 and the spectral norm of W; and the errors at W = 0 with the other pixels. The training images are
-all of MNIST's 60,000; a seed orders them. Near 0 the errors must be at most LY's whole percents. At
-W = 0 they depend on the pixels, which LY do not state: they are quoted and decide nothing.
-The bundled digits (8x8 pixels) stand in for MNIST at smaller scale and are never judged.
+all of MNIST's 60,000; a seed orders them. The errors at W = 0 decide nothing. The bundled digits
+(8x8 pixels) stand in for MNIST at smaller scale and are never judged.
 
 Run: python -m pipelines run digit-pairs  # the bundled digits
      python -m pipelines run digit-pairs --scale paper  # MNIST
-Expect of MNIST, 5 seeds: 0 against 1 from 6.89 to 0.93 %, the mean over pairs from 33.81 to
-9.18 %. Of the bundled digits, whose ink says next to nothing: from 42.7 to 0 %, and from 41.8 to
-1.72 ± 0.03 %.
+Expect of MNIST, 5 seeds: 0 against 1 from 6.89 to 0.93 %, the mean over pairs from 33.81 to 9.18 %.
+Of the bundled digits, whose ink says next to nothing: from 42.7 to 0 %, and from 41.8 to 1.72 ±
+0.03 %.
 """
 
 import functools
@@ -41,7 +37,7 @@ from numpy.typing import NDArray
 from pipelines.claims._figures import panels
 from pipelines.data import datasets
 from pipelines.data.splits import batch_index
-from pipelines.errors import check_counts, check_sizes, unknown
+from pipelines.errors import check_counts, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import minutes, seconds
 from pipelines.measurement.grid import Cell, Cells, Curves, Measured, select, split_by
@@ -77,12 +73,10 @@ class Setting:
     """Steps between two cuts of the singular values, at which errors are measured."""
 
     def __post_init__(self) -> None:
-        for pair in set(self.pair) - set(PAIRS):
-            raise unknown("A pair of digits", pair, PAIRS)
+        check_names("A pair of digits", self.pair, PAIRS)
         check_counts(batch_size=self.batch_size, steps=self.steps, clip_every=self.clip_every)
         check_sizes(0, norm=(self.norm,), rate=(self.rate,))
-        if self.data not in DATA:
-            raise unknown("A data set of digits", self.data, DATA)
+        check_names("A data set of digits", [self.data], DATA)
 
 
 @dataclass(frozen=True)

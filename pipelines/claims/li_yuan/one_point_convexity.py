@@ -1,29 +1,24 @@
 """Near zero weights and at a small potential, the negative gradient points to the teacher.
 
-Source: LY Theorem 3.3, Figures 4 and 5. With |W| and |W*| small in the spectral norm and the
-potential g = sum_j |e_j + w*_j| - |e_j + w_j| at most 0.1,
-    <-grad, W* - W> > 0.03 |W* - W|_F^2
-for the gradient of the printed scale, pi times the true one. Small is read as |W|, |W*| <= 1/100 at
-d >= 100, from which LY's distance sqrt(d)/50 between the two follows. Figure 5 has lower bounds of
--1.3 and -0.085 for two parts of this, over |W* - W|_F^2: our reading, the sums over i != j of the
-terms in the angles between e_i + w_i and e_j + w_j, and of those along e_j + w_j.
+The gradient is of the printed scale, pi times the true one, and g is the potential. Small is read
+as |W|, |W*| <= 1/100 at d >= 100, from which LY's distance sqrt(d)/50 between the two follows.
+Figure 5 has lower bounds of -1.3 and -0.085 for two parts of this, over |W* - W|_F^2: our reading,
+the sums over i != j of the terms in the angles between e_i + w_i and e_j + w_j, and of those along
+e_j + w_j.
 
 Measured: `ratio`, the inner product over |W* - W|_F^2, and its parts `angle_share` and
 `length_share`, at random points and at adversarial ones: W from Gaussian to skew with row sums 0,
 W* random, 0 or opposite to W, and the trace shifted for g = 0.1 or for the potential that is worst,
 |W* - W|_F^2 / 4. Near 0 the least ratio at a given g is pi/2 - 1 - g/2 + g^2/|W - W*|_F^2 (ours, to
 leading order): 0.52 at g = 0.1. At d = 100, |W - W*|_F <= 0.2 and every ratio is near pi/2 - 1,
-whatever g is: nothing can fail there. So `wide_ratio` decides, over the points with
-|W - W*|_F^2 >= 8.65, where a larger g would take the ratio below 0.03; at g <= 0.1 what is tested
-there is the theorem beyond its leading order, 0.501 for 0.52: W and W* circulant of 131,072 columns
-and more, W* = 0, opposite to the skew part of W, or skew of its own, and among them the largest of
-norm 1/100 at g = 0.1. W* = c I needs no points: f is homogeneous in I + W, and the ratio is that of
-(W - c I)/(1 + c) and 0, at g/(1 + c). Points outside of the premise are shown and not judged:
+whatever g is: nothing can fail there. So `wide_ratio` decides, over the points with |W - W*|_F^2 >=
+8.65, where a larger g would take the ratio below 0.03; at g <= 0.1 what is tested there is the
+theorem beyond its leading order, 0.501 for 0.52: W and W* circulant of 131,072 columns and more,
+W* = 0, opposite to the skew part of W, or skew of its own, and among them the largest of norm 1/100
+at g = 0.1. W* = c I needs no points: f is homogeneous in I + W, and the ratio is that of (W - c
+I)/(1 + c) and 0, at g/(1 + c). Points outside of the premise are shown and not judged:
 `steep_ratio` is the least with small norms and g above 0.1, `loose_ratio` the least with g at most
 0.1 and norms from 1/50 to 1/2. Below 0.03 they say that this part of the premise is needed.
-
-The figure that convinces: the ratio by trace and size of W, formula and exact points; all points
-with those envelopes; a plane through the teacher where the loss is one-point convex, not convex.
 
 Run: python -m pipelines run one-point-convexity
      python -m pipelines sweep one-point-convexity --grid norm=0.001:1:2x --grid d=100
@@ -162,10 +157,8 @@ def pairs(rng: np.random.Generator, d: int, norm: float, points: int) -> tuple[A
     G /= np.linalg.norm(G, 2, axis=(2, 3), keepdims=True)
     S = circulant_matrix(np.stack([circulant_start(d, 1.0, 0.0, rng) for _ in range(points)]))
     S /= np.linalg.norm(S, 2, axis=(1, 2), keepdims=True)
-    mix, sizes = (
-        rng.uniform(size=(points, 1, 1)) ** 0.25,
-        rng.uniform(0.3, 1, size=(2, points, 1, 1)),
-    )
+    mix = rng.uniform(size=(points, 1, 1)) ** 0.25
+    sizes = rng.uniform(0.3, 1, size=(2, points, 1, 1))
     V = (1 - mix) * G[0] + mix * S
     V /= np.linalg.norm(V, 2, axis=(1, 2), keepdims=True)
     kind = (np.arange(points) // 2 % 3)[:, None, None]

@@ -1,15 +1,14 @@
 """Along LY's two phases row sums and potential obey linear recursions; the second phase converges.
 
-Source: LY appendices C.3 and C.4, on the recursions of s_t and g_t in the first phase, and Theorem
-3.1, second phase. The appendices' formulas were not at hand. The recursions here are ours, to
-leading order in the weights: of s = (W* - W)u, the row sums, u the vector of ones, and of the
-potential g = sum_j |e_j + w*_j| - |e_j + w_j|. With gradients of the printed scale, pi times the
-true ones, and the rate eta,
+The formulas of LY's appendices were not at hand. The recursions here are ours, to leading order in
+the weights: of s = (W* - W)u, the row sums, u the vector of ones, and of the potential g = sum_j
+|e_j + w*_j| - |e_j + w_j|. With gradients of the printed scale, pi times the true ones, and the
+rate eta,
 
     s <- (1 - pi/2 (d + 1) eta) s - eta (d - 1)/d g u,    g <- (1 - d eta) g.
 
-Row sums fall faster than the potential, and follow it, to -g/(d (pi/2 - 1)) u. In the true scale
-g falls by 1 - d eta/pi a step. LY's theorem promises 1 - d eta/2 in the printed scale: half of what
+Row sums fall faster than the potential, and follow it, to -g/(d (pi/2 - 1)) u. In the true scale g
+falls by 1 - d eta/pi a step. LY's theorem promises 1 - d eta/2 in the printed scale: half of what
 the potential falls by.
 
 Measured, along the descent of two-phases (circulant W, W* = 0, tr W = -3/4 |W|_F^2, so that the
@@ -20,20 +19,20 @@ the recursion, |g_(t+1) - (1 - d eta) g_t|, over d eta g_t, which LY's promise l
 largest over d: the errors vanish as d grows. `sign_change`, the step at which the inner product is
 positive, comes before g <= 0.1.
 
-The second phase, at d = 100 in every case, starts at |W| = gamma = 1/100 and g near 0 and takes
-T = 40,000 steps at the rate log T/(delta T), delta = 0.03, with noise of Frobenius norm 1 in random
+The second phase, at d = 100 in every case, starts at |W| = gamma = 1/100 and g near 0 and takes T =
+40,000 steps at the rate log T/(delta T), delta = 0.03, with noise of Frobenius norm 1 in random
 directions added to the exact gradient (LY's eps = 1). `second_distance` is |W|_F, at as many steps
 as are charted. `second_phase_share` is |W_T|_F^2 over what Theorem 3.1 bounds it by,
 `gradient_share` the largest |gradient|_F + eps over G_F = 6 d^(3/2) gamma + eps, a premise. The
 bound is above the distance that it starts from, `bound_over_start` times as far as squares go: it
-holds, and says nothing. (T below about 27,000 makes rates above 4/(pi (d + 1)), at which s grows
-in every step. Whether the theorem is meant for such T could not be read: they are refused.)
+holds, and says nothing. (T below about 27,000 makes rates above 4/(pi (d + 1)), at which s grows in
+every step. Whether the theorem is meant for such T could not be read: they are refused.)
 
 Run: python -m pipelines run phase-recursions
      python -m pipelines sweep phase-recursions --grid d=200,1500,10000 --seeds 1
-Expect: g_error 0.171 and s_error 0.014 at d = 200, wide_g_error 0.030 and wide_s_error 0.001 at
-d = 1500, g_exponent -0.87, s_exponent -1.28; sign_change 14; gradient_share 0.028,
-second_phase_share 4.5e-6, bound_over_start 1.1e5.
+Expect: g_error 0.171 and s_error 0.014 at d = 200, wide_g_error 0.030 and wide_s_error 0.001 at d =
+1500, g_exponent -0.87, s_exponent -1.28; sign_change 14; gradient_share 0.028, second_phase_share
+4.5e-6, bound_over_start 1.1e5.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
 """Without the identity, students of two-layer ReLU networks stop at minima that are not global.
 
-Source: LY section 5.2, of the students without the identity link: "stuck at local minimum". There
-d = 100, |W*|_F = 5.7, |W|_F = 5.0 at the start, both of norm about 0.6, and students have the
-structure of their teachers: "plain" is f(x) = sum_i relu(<w_i, x>) for teacher and student,
-"identity" is sum_i relu(<e_i + w_i, x>) with the same W* and the same start.
+In LY section 5.2 d = 100, |W*|_F = 5.7, |W|_F = 5.0 at the start, both of norm about 0.6, and
+students have the structure of their teachers: "plain" is f(x) = sum_i relu(<w_i, x>) for teacher
+and student, "identity" is sum_i relu(<e_i + w_i, x>) with the same W* and the same start.
 
 That a loss has stopped falling does not show a minimum. Here both students descend on the
 population loss, in closed form (theory.relu_population), with momentum, until the gradient is 0 but
@@ -36,7 +35,7 @@ import numpy as np
 
 from keras_models import draw_relu_weights, singular_values
 from pipelines.claims._figures import panels
-from pipelines.errors import UserError, check_sizes, unknown
+from pipelines.errors import UserError, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, select, stack_rows
@@ -67,9 +66,7 @@ class Setting:
     def __post_init__(self) -> None:
         check_sizes(0, norm=self.norm)
         check_sizes(2, d=(self.d,), iterations=(self.iterations,))
-        for student in self.student:
-            if student not in STUDENTS:
-                raise unknown("A student", student, STUDENTS)
+        check_names("A student", self.student, STUDENTS)
         for norm in self.norm:
             for frobenius in FROBENIUS:
                 try:

@@ -1,16 +1,14 @@
 """LY's first phase: how fast the potential falls to 197 gamma^2, and how large it can be.
 
-Source: LY Theorem 3.1. Let |W|, |W*| <= gamma at the start, d >= 100. Gradients of the printed
-scale, pi times the true ones, are at most G_2 = 6 d gamma in the spectral and G_F = 6 d^{3/2} gamma
-in the Frobenius norm. In the first phase, at rate gamma^2/G_2^2, the potential g falls by a factor
-of 1 - 0.5 rate d a step, and after 1/(16 rate) steps it is at most 197 gamma^2. LY say besides that
-g can be as large as Omega(sqrt d). "There exist constants", says the theorem, so one is enough; we
-read gamma as 1/100: LY's second phase starts at distance sqrt(d)/50 = 2 gamma sqrt(d). LY's
-gradients are stochastic, with an error eps in G_2; ours are exact, eps = 0, and where they change
-little several steps are taken as one.
+In the first phase, at rate gamma^2/G_2^2, the potential falls by 1 - 0.5 rate d a step, to 197
+gamma^2 in 1/(16 rate) steps; gradients of the printed scale, pi times the true ones, are at most
+G_2 = 6 d gamma in the spectral and G_F = 6 d^{3/2} gamma in the Frobenius norm. "There exist
+constants", says the theorem, so one is enough; we read gamma as 1/100: LY's second phase starts at
+distance sqrt(d)/50 = 2 gamma sqrt(d). LY's gradients are stochastic, with an error eps in G_2; ours
+are exact, eps = 0, and where they change little several steps are taken as one.
 
-Measured, at T = 4 to 1/(16 rate) (the chart's step): `potential`, the largest g of descents from W
-= -gamma I and from mixtures of it with skew W, each to W* = 0 and to W* = gamma I. No g is larger
+Measured, at T = 4 to 1/(16 rate) (the chart's step): `potential`, the largest g of descents from
+W = -gamma I and from mixtures of it with skew W, each to W* = 0 and to W* = gamma I. No g is larger
 than that of -gamma I and gamma I, about 2 gamma d. f is homogeneous in I + W: descent from W to
 gamma I is that from (W - gamma I)/(1 + gamma) to 0 at the same rate, with 1 + gamma times its g
 (ours; at -gamma I from -2 gamma/(1 + gamma) I). `potential_speed` is the least log(g_0/g) over that

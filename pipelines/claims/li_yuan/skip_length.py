@@ -1,13 +1,12 @@
 """Skips over two layers serve better than skips over one, and those better than none.
 
-Source: LY Table 1, test errors of three 56-layer networks on CIFAR-10, means of 5 runs: ResNet
-6.97 %, its skips moved to single layers 9.01 %, without skips 12.04 %.
+LY Table 1 has means of 5 runs.
 
-Measured: the three test errors, with the same seeds, pictures, order, steps and parameters; two
-differences, of half a point or more, which decide the order. LY's numbers stand beside ours at
-paper scale, with the prediction interval of the mean of five more runs, and decide nothing: LY do
-not say how they trained. Our reading is the recipe of He et al. for this depth, on all 50,000
-pictures, at their rate of 0.1, without warm-up, which they have for 110 layers only.
+Measured: the three test errors, with the same seeds, pictures, order, steps and parameters. LY's
+numbers stand beside ours at paper scale, with the prediction interval of the mean of five more
+runs, and decide nothing: LY do not say how they trained. Our reading is the recipe of He et al. for
+this depth, on all 50,000 pictures, at their rate of 0.1, without warm-up, which they have for 110
+layers only.
 
 LY's 6.97 % is the number that He et al. 2015 (arXiv 1512.03385) print for ResNet-56 in Table 6. The
 order has been found by others: He et al. 2016 (1603.05027), Table 3, have 9.90 % with skips of one
@@ -17,8 +16,7 @@ At cpu scale all 56 layers, with 4 to 16 channels for 16 to 64, 200 steps of 64 
 the rate: at the whole one, so few steps do not tell skips of one layer from none. The order of the
 first two depends on the rate: at a fifth of it, single skips are as good (LOG.md). So this scale is
 not judged. At hours scale 8 to 32 channels see all pictures 24 times, at He's rate, with seeds from
-200 on, which nobody has looked at. It is judged where both networks with skips err 27 % or less in
-the mean.
+200 on, which nobody has looked at.
 
 Run: python -m pipelines run skip-length
      python -m pipelines run skip-length --scale hours

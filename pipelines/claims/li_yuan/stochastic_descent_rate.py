@@ -1,9 +1,8 @@
 """Stochastic descent on a loss that is one-point convex comes as near as LY's lemma promises.
 
-Let stochastic gradients G_t have E|G_t|^2 <= G^2, and let their mean point to the minimum, <-grad,
-W* - W> >= delta |W* - W|^2. Then T steps at rate (1 + alpha) log T/(delta T) have E|W_T - W*|^2 <=
-(1 + alpha) log T G^2/(delta^2 T), as soon as T^alpha log T is at least D^2 delta^2/((1 + alpha)
-G^2), D the distance at the start.
+LY Lemma 2.5: with E|G_t|^2 <= G^2 and <-grad, W* - W> >= delta |W* - W|^2, T steps at rate (1 +
+alpha) log T/(delta T) have E|W_T - W*|^2 <= (1 + alpha) log T G^2/(delta^2 T), if the start is near
+enough for T.
 
 In units of G/delta a process is x <- x - r (b(x) + noise), with r = (1 + alpha) log T/T, W* = 0 and
 delta = G = 1, so that the bound is r. All begin as far away as the premise allows a point to be:
@@ -23,8 +22,8 @@ bound would do. On networks the lemma is not tested: Theorem 3.1's second phase,
 with delta = 0.03 and G = 6 d^(3/2) gamma, says nothing before 1.7e7 steps (potential-rates).
 
 Measured, by T (the chart's step), in `runs` descents of T steps, each at the rate of its T:
-`squared_distance`, the mean of |x_T|^2, and `descent_share`, the same over the bound; `worst_z`,
-of `worst` alone, its distance from the exact value, in standard errors. Where a path leaves the
+`squared_distance`, the mean of |x_T|^2, and `descent_share`, the same over the bound; `worst_z`, of
+`worst` alone, its distance from the exact value, in standard errors. Where a path leaves the
 premise, `largest_gradient` > 1 or `least_convexity` < 1, nothing is judged: `turning` at the
 smallest T.
 
@@ -43,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.claims._figures import panels
-from pipelines.errors import UserError, check_sizes, unknown
+from pipelines.errors import UserError, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import (
@@ -87,9 +86,7 @@ class Setting:
         check_sizes(2, d=self.d)
         check_sizes(FEWEST, longest=(self.longest,))
         check_sizes(2, runs=(self.runs,))
-        for process in self.process:
-            if process not in PROCESSES:
-                raise unknown("A process", process, PROCESSES)
+        check_names("A process", self.process, PROCESSES)
         if odd := [d for d in self.d if d % 2]:
             raise UserError(f"d must be even. Received: d={odd[0]}. Set --d.")
 
@@ -107,9 +104,8 @@ def measure_cell(cell: Cell, T: NDArray[np.int64]) -> dict[str, Array]:
     rows = [measure_steps(rng, cell, int(steps)) for steps in T]
     curves = stack_rows(rows)
     bound = descent_error(T, alpha, 1.0, 1.0)
-    in_force = (curves["largest_gradient"] <= 1 + ROUNDING) & (
-        curves["least_convexity"] >= 1 - ROUNDING
-    )
+    largest, least = curves["largest_gradient"], curves["least_convexity"]
+    in_force = (largest <= 1 + ROUNDING) & (least >= 1 - ROUNDING)
     curves |= {"bound": bound, "descent_share": curves["squared_distance"] / bound}
     error, z = curves.pop("standard_error"), np.zeros(len(T))
     if cell.point["process"] == "worst":

@@ -1,31 +1,29 @@
 """Near the identity a ReLU network's teacher is the only global minimum; farther away it is not.
 
-Source: LY, abstract: 'the "identity mapping" makes our network asymmetric and thus the global
-minimum is unique'; section 1: "by switching any two columns in W, we get different functions";
-the caption of Figure 2 says where: near. So they are: two columns of W* switched, with I added
-then, give another function (`column_loss`, the loss over the squared distance). Read for all W, it
-would not be unique: the sum of ReLUs f(x, W) = sum_i relu(<e_i + w_i, x>) does not see
-the order of its columns, and switching two columns of I + W* gives a W' of the same f, far from 0.
+LY's abstract has the minimum as unique; the caption of Figure 2 says where: near. Two columns of W*
+switched, with I added then, give another function (`column_loss`, the loss over the squared
+distance). Read for all W, it would not be unique: the sum of ReLUs f(x, W) = sum_i relu(<e_i + w_i,
+x>) does not see the order of its columns, and switching two columns of I + W* gives a W' of the
+same f, far from 0.
 
-What holds is ours. Let |W*| < 1 in the spectral norm: the columns b*_i of I + W* are independent.
-A loss of 0 means f(., W) = f(., W*), since both are continuous and every ball has inputs. f has its
+What holds is ours. Let |W*| < 1 in the spectral norm: the columns b*_i of I + W* are independent. A
+loss of 0 means f(., W) = f(., W*), since both are continuous and every ball has inputs. f has its
 kinks on the hyperplanes normal to its columns, of size the column's length, and none cancel. Those
 of the teacher are d different ones, so I + W, of d columns, has one on each, +b*_i or -b*_i. As
 relu(-t) = relu(t) - t, columns S of the other sign change f by sum_S <b*_i, x>, which is 0 only if
-S is empty. So I + W is I + W* with its columns in some order P. For P other than the identity
-|P - I| >= sqrt(3), reached by three columns in a circle, and |W| >= sqrt(3) - |W*|: a ball of
-radius sqrt(3)/2 about 0 holds at most one global minimum.
+S is empty. So I + W is I + W* with its columns in some order P. For P other than the identity |P -
+I| >= sqrt(3), reached by three columns in a circle, and |W| >= sqrt(3) - |W*|: a ball of radius
+sqrt(3)/2 about 0 holds at most one global minimum.
 
 Measured: the population loss, in closed form. `switched_loss` is the largest loss at teachers with
-two columns switched, `switched_distance` how far from W* those of loss 0 are at least, Frobenius
-(0 if there is none). Descents by the exact gradient, with momentum 0.9, start at random W of
-spectral norm up to `norm`, each with a teacher of its own, of norm up to 0.6 or `norm`.
-`distance_ratio` is their distance to W* at the end over that at the start: judged up to norm 0.6,
-which LY's experiments have, where LY's theorems have about 1/100, and up to d = 100, for the steps
-that are needed grow as d. Starts beyond are measured and
-judged by two rules: an end of loss 0 must be a permutation of the teacher's columns (`mismatch`,
-its distance to the nearest), and no other than W* may be within sqrt(3) - |W*| (`clearance`, the
-least norm over that).
+two columns switched, `switched_distance` how far from W* those of loss 0 are at least, Frobenius (0
+if there is none). Descents by the exact gradient, with momentum 0.9, start at random W of spectral
+norm up to `norm`, each with a teacher of its own, of norm up to 0.6 or `norm`. `distance_ratio` is
+their distance to W* at the end over that at the start: judged up to norm 0.6, which LY's
+experiments have, where LY's theorems have about 1/100, and up to d = 100, for the steps that are
+needed grow as d. Starts beyond are measured and judged by two rules: an end of loss 0 must be a
+permutation of the teacher's columns (`mismatch`, its distance to the nearest), and no other than W*
+may be within sqrt(3) - |W*| (`clearance`, the least norm over that).
 
 Shown, of all descents after their 500 steps: `permuted_pct` ended at another order of the columns;
 `stalled_pct` at a loss above 1e-4 with a gradient of at most 1e-4 (minima, saddles and plateaus are

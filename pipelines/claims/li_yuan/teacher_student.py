@@ -19,9 +19,8 @@ losses at the end, `reslink_end_distance_ratio` the distance over that at the st
 `three_block_fitted_share` and `three_block_test_share` are the 3-Block's losses over vanilla's,
 both taught by ResLink's teacher, on the same samples.
 
-The figure is LY's Figure 7: losses, distances and norms over epochs, the population's dashed. At
-paper scale LY's rate of 0.001 for 200 epochs, 100,000 steps; at cpu scale five times the rate for
-10,000 steps.
+At paper scale LY's rate of 0.001 for 200 epochs, 100,000 steps; at cpu scale five times the rate
+for 10,000 steps.
 
 The 500 units of cpu scale are LY's, but were taken after 200 units had left the 3-Block's order
 open with the seeds 0 to 4 (LOG.md); so students have seeds from 100 on, which nobody had looked at.

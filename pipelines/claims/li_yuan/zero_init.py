@@ -1,13 +1,11 @@
 """With the identity, a deep network that starts from zeros learns as well as one from random ones.
 
-Source: LY section 5.4, MNIST, means of 5 runs: 5 blocks relu(x + W x) of 784 units and a linear
-layer, cross entropy, batches of 256, rate 0.1: test error 1.28 % from zeros, 1.27 %
-from random weights. Without the identity, zeros are a start from which no weight ever moves.
+LY section 5.4: 5 blocks relu(x + W x) of 784 units and a linear layer, cross entropy, means of 5
+runs.
 
-Measured: test error from zeros, the linear layer's weights among them; from weights uniform in
-+-1/sqrt(784), Torch's default; and from zeros without the identity, where a single epoch is enough
-to see that nothing moves. The claim is that the two starts are equal: their difference must be
-shown to lie within 0.15 points, by two one-sided tests, between networks that err at most 2 %.
+Measured: test error from zeros, the linear layer's weights among them; from weights uniform
+in +-1/sqrt(784), Torch's default; and from zeros without the identity, where a single epoch is
+enough to see that nothing moves.
 
 LY's own 1.28 and 1.27 % are quoted and not tested: LY name the rate 0.1, the batch of 256 and five
 runs, and nothing else of the training. Rate and batch are those of He et al. 2015 (section 3.4), as
@@ -20,11 +18,11 @@ pixels at rate 0.02, which are shown and never judged.
 
 Run: python -m pipelines run zero-init
      python -m pipelines run zero-init --scale paper  # needs mnist
-Expect: on MNIST 1.51 ± 0.06 % from zeros, 1.42 ± 0.04 % at random, difference 0.09 ± 0.09 (5
-seeds: between 0.01 and 0.17 at 95 % a side, so that it stays open whether it is within 0.15); 90.2
-% from zeros without the identity. Seeds 0-4, known before the margin, gave 0.02 ± 0.10. On the
-digits, at rate 0.02, 3.9 ± 0.1, 3.5 ± 0.6 and 90 %. (At rate 0.1 one in five dies there; plain
-descent on MNIST stays at 1.9 and 1.8 %: LOG.md.)
+Expect: on MNIST 1.51 ± 0.06 % from zeros, 1.42 ± 0.04 % at random, difference 0.09 ± 0.09 (5 seeds:
+between 0.01 and 0.17 at 95 % a side, so that it stays open whether it is within 0.15); 90.2 % from
+zeros without the identity. Seeds 0-4, known before the margin, gave 0.02 ± 0.10. On the digits, at
+rate 0.02, 3.9 ± 0.1, 3.5 ± 0.6 and 90 %. (At rate 0.1 one in five dies there; plain descent on
+MNIST stays at 1.9 and 1.8 %: LOG.md.)
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,7 @@
 """HM's all-convolutional residual network errs less than All-CNN, trained side by side.
 
-Source: HM, abstract and Table 2: a network of residual convolutions and ReLU alone, without batch
-normalization, dropout or max pooling, "improves significantly on previous all-convolutional
-networks": 6.38 against 7.25 % on CIFAR-10. The two numbers are of two papers; neither is known here
-to be more than one run; here both networks are trained alike.
+HM Table 2 has 6.38 against 7.25 % on CIFAR-10, numbers of two papers; neither is known here to be
+more than one run; here both networks are trained alike.
 
 Measured: test error of either, All-CNN-C with its own decay and schedule. `advantage_pct` is
 All-CNN minus HM's, paired by seed, of the last weights. It must be more than 0 by the interval over
@@ -17,10 +15,8 @@ half of All-CNN's width, and both see all pictures 20 times; both schedules are 
 All-CNN's dropout and rate are for 350 passes: here it has no dropout and half its width, so that
 this scale, too, is shown and not judged. Each network has the rate at which it errs least on
 validation pictures, of 0.05, which both papers have, its half, its double, a quarter and an eighth
-(one seed, which decides nothing): `allconv_rate`, `allcnn_rate`.
-Nothing is judged where one is the largest or the smallest (`rates_at_an_end`), nor where one
-network errs more than 27 % in the mean. Seeds begin at 300: HM's network with earlier ones is the
-fixed arm of `fixed-projection-helps`.
+(one seed, which decides nothing): `allconv_rate`, `allcnn_rate`. Seeds begin at 300: HM's network
+with earlier ones is the fixed arm of `fixed-projection-helps`.
 
 Run: python -m pipelines run allconv-beats-allcnn
      python -m pipelines run allconv-beats-allcnn --scale hours

@@ -1,28 +1,23 @@
 """With batch normalization HM's network overfits CIFAR-10 more than without, after equal training.
 
-Source: HM section 4.1: 13.59 million weights do not "seem to overfit too quickly" on 50,000
-pictures. "In contrast, we found it difficult to train a model with batch normalization of this size
-without significant overfitting on CIFAR10."
-
 Measured: training and test error at the end of HM's network, and of the same convolutions with
 batch normalization after each of a residual branch, with the same seeds, pictures, order and steps.
 The training error is the trained network's on training pictures that are not augmented.
 `better_fit_pct` is the training error without minus with normalization; the gap of an arm is its
-test error minus its training error, `wider_gap_pct` the gap with minus that without. Each must be
-half a point or more. Overfitting so understood does not mean that the normalized network errs more
-on the test set, which decides nothing here: `normalized_minus_plain_test_pct` says which errs less.
+test error minus its training error, `wider_gap_pct` the gap with minus that without. Overfitting so
+understood does not mean that the normalized network errs more on the test set, which decides
+nothing here: `normalized_minus_plain_test_pct` says which errs less.
 
-The normalized network starts from weights of standard deviation 1/(k sqrt c), as usual. HM's
-1/(k² c) change nothing of what it computes, since normalization divides by their size, but so much
-of how far its first steps go that it then hardly learns: after 60 passes over 5,000 pictures it
-errs on 39 % of them. Without normalization HM's network fits these 5,000, to 0.3 % or less, so that
-neither fit nor gap could tell the two apart there (LOG.md, 2026-11-26): all pictures are shown,
-augmented, as HM show them.
+The normalized network starts from weights of standard deviation 1/(k sqrt c), as usual. HM's 1/(k²
+c) change nothing of what it computes, since normalization divides by their size, but so much of how
+far its first steps go that it then hardly learns: after 60 passes over 5,000 pictures it errs on
+39 % of them. Without normalization HM's network fits these 5,000, to 0.3 % or less, so that neither
+fit nor gap could tell the two apart there (LOG.md, 2026-11-26): all pictures are shown, augmented,
+as HM show them.
 
 At cpu scale 13 convolutions of 8 to 32 channels and 500 steps of 64 pictures: too few to judge. At
 hours scale 13 convolutions of 32 to 128 channels see all pictures 20 times: 677,808 weights, a
-twentieth of "this size". So neither is judged; only HM's size decides, where both err 27 % or less
-on the test set in the mean.
+twentieth of "this size". So neither is judged; only HM's size decides.
 
 After equal training is not at equal fit: what fits better has the wider gap. The figure shows the
 gap between validation and running training error where both networks fit alike.

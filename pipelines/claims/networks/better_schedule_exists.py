@@ -1,15 +1,13 @@
 """A better learning-rate schedule than the published one exists.
 
-Source: HM section 4.2, in words: it is likely that a better learning-rate schedule and other
-hyperparameters could substantially improve the results of their network on ImageNet. Here the
-schedule alone varies, and the network is our reading, for HM state neither its widths nor its
-blocks: a search that finds nothing denies nothing.
+Here the schedule alone varies, and the network is our reading, for HM state neither its widths nor
+its blocks: a search that finds nothing denies nothing.
 
 Measured: a study searches schedules for the network on validation pictures, beginning with the
 published ones (`python -m tuning`). Its best schedule and the published one are then trained with
 seeds that the search has not used; `gain_pct` is the published one's test error minus the best
 one's. The search sees no test picture, and the seeds' spread is what decides, not the search's.
-"Substantially" is, in our reading, by a point or more: a gain of at least 1 % of the test set.
+"Substantially" is, in our reading, by a point or more.
 
 Only ImageNet decides: at the other scales CIFAR-10 stands for it, and the numbers are shown, not
 judged. JPEGs are decoded by the exact transform, to the pixels that Pillow gives. At cpu scale 13

@@ -1,23 +1,19 @@
 """Deeper plain networks err more on their training pictures than shallower ones; residual ones not.
 
-Source: B, the slide that sets plain networks against residual ones, after He et al. 2015 section
-4.2: with batch normalization, on CIFAR-10, a plain network of 56 layers has higher training and
-test error than one of 20, and a residual one has not. We judge the order, no numbers.
+B's slide is of He et al. 2015 section 4.2, networks with batch normalization on CIFAR-10. We judge
+the order, no numbers.
 
 Measured: training and test error at the end of He et al.'s networks of 20 and 56 layers, plain and
 residual, trained alike as He et al. train them, with the same seeds, pictures and order, and within
 a depth with the same parameters. The training error is the trained network's on training pictures
 that are not augmented. `plain_degradation_pct` and `residual_degradation_pct` are the training
-errors of 56 minus those of 20 layers: half a point or more without shortcuts, and with them no more
-than that. The same of test errors, `..._test_degradation_pct`, decides nothing: the slide is about
-optimization.
+errors of 56 minus those of 20 layers. The same of test errors, `..._test_degradation_pct`, decides
+nothing: the slide is about optimization.
 
 At cpu scale 4 to 16 channels for 16 to 64, and 200 steps of 64 pictures: too few to judge. At hours
 scale the published networks see all pictures 24 times, where He et al. show them 164 times: after 8
 passes what differs is how fast they learn. 45,000 pictures are trained on, where He et al. have
-50,000. It is judged where both residual networks and the
-shallow plain one err 27 % or less on the test set, in the mean: of what has not learned at 20
-layers nothing is lost at 56.
+50,000. Of what has not learned at 20 layers nothing is lost at 56: hence the floors.
 
 Run: python -m pipelines run depth-degrades-plain-nets
      python -m pipelines run depth-degrades-plain-nets --scale hours

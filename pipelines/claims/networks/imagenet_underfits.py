@@ -1,8 +1,5 @@
 """On ImageNet the all-convolutional network underfits: a larger one would do better.
 
-Source: HM section 4.2, in words: "a significant amount of underfitting suggesting that a larger
-model would likely perform better".
-
 The network is our reading: HM state neither its widths nor its blocks, so that nothing that is
 measured here can deny what they say of theirs.
 

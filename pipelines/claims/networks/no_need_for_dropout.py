@@ -1,18 +1,17 @@
 """Without dropout HM's network errs hardly more on CIFAR-10 than with it, after equal training.
 
-Source: HM section 1.1: "The only regularizer is standard weight decay (l2-regularization) and there
-is no need for dropout." HM give no numbers for a network with it, and do not say where in theirs it
-would stand, nor at which rate.
+HM give no numbers for a network with it, and do not say where in theirs it would stand, nor at
+which rate.
 
 Measured: training and test errors of HM's network, and of the same with dropout between the two
 convolutions of every residual branch, where Zagoruyko and Komodakis 2016 have it, at a rate of 0.3
 (`dropout`), with the same seeds, pictures, order and steps. `dropout_gain_pct` is the test error
-without dropout minus that with it: there is no need where it is half a point or less in the mean.
+without dropout minus that with it.
 
-A regularizer can be needed only where a network overfits. It is judged where both err 27 % or less
-on the test set, and where without dropout the training error is at most half of the test error
-(`fitted_share`). After few passes this is not so, and dropout, which slows the fit, could hardly
-gain anything: what is measured then is shown, and decides nothing.
+A regularizer can be needed only where a network overfits. It is judged where without dropout the
+training error is at most half of the test error (`fitted_share`). After few passes this is not so,
+and dropout, which slows the fit, could hardly gain anything: what is measured then is shown, and
+decides nothing.
 
 At cpu scale 13 convolutions of 8 to 32 channels and 500 steps of 64 pictures. At hours scale 13
 convolutions of 32 to 128 channels see all pictures 20 times; its networks without dropout are those

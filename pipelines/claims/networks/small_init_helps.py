@@ -1,7 +1,6 @@
 """Each at its own best rate, networks that start near zero err less than those that start as usual.
 
-Source: HM section 4.1, in words: initial weights of standard deviation 1/(k² c) in the residual
-convolutions, of kernel size k with c output channels, "helped training" against 1/(k √c).
+The convolutions have the kernel size k and c output channels.
 
 Measured: test error of HM's network with either start, each at the rate at which it errs least on
 validation pictures, of five: a rate, its half, its double, a quarter and an eighth of it. It is
@@ -9,13 +8,12 @@ validation pictures, of five: a rate, its half, its double, a quarter and an eig
 it diverges always (LOG.md). One seed, which decides nothing, chooses the rates; `small_rate` and
 `standard_rate` are what it chose, and `rates_at_an_end` counts those that were the largest or the
 smallest tried: a better one may lie beyond, so that nothing is judged. `advantage_pct` is standard
-minus small, half a point or more, with the same seeds, pictures, order and steps. Whether the
-standard start stands HM's own rate is `standard-init-diverges`.
+minus small, with the same seeds, pictures, order and steps. Whether the standard start stands HM's
+own rate is `standard-init-diverges`.
 
 At cpu scale all 55 convolutions of HM Table 1, for each of which the standard start makes the
 signal grow, with 4 to 16 channels for 64 to 256, and 200 steps of 64 pictures: too few to judge. At
-hours scale 8 to 32 channels, and all pictures 20 times. It is judged where the better of the two
-errs 30 % or less in the mean.
+hours scale 8 to 32 channels, and all pictures 20 times.
 
 Run: python -m pipelines run small-init-helps
      python -m pipelines run small-init-helps --scale hours

@@ -6,12 +6,11 @@ convolutions deep and without normalization, against the same convolutions witho
 handwritten digits, for 400 steps.
 
 Measured: test error of both, with the same seeds, data order, steps, schedule and parameter count;
-`advantage_pct` is plain minus identity, of a point or more. Each arm gets the initialization that
-suits it (1/(k² c) for residual, He's for plain, whose signal the former makes vanish). Both peak at
-0.05: in a search beside this claim (LOG.md) no rate from 0.02 to 0.1 let the plain network learn.
-The twin learns if it is shallower; this claim is about this depth, without normalization. It is
-judged where one of the two errs 10 % or less: with no floor for the twin, it says who learns at
-all, and nothing of how two networks compare that have learned.
+`advantage_pct` is plain minus identity. Each arm gets the initialization that suits it (1/(k² c)
+for residual, He's for plain, whose signal the former makes vanish). Both peak at 0.05: in a search
+beside this claim (LOG.md) no rate from 0.02 to 0.1 let the plain network learn. The twin learns if
+it is shallower; this claim is about this depth, without normalization. With no floor for the twin,
+it says who learns at all, and nothing of how two networks compare that have learned.
 
 Run: python -m pipelines run identity-beats-plain
 Expect: about 5 % against 90 %, advantage_pct about 85.

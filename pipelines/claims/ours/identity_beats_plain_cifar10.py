@@ -5,18 +5,17 @@ of HM Table 1, of 55 convolutions without normalization, against the same convol
 `x +`, as in `identity-beats-plain`, at HM's settings and on the data of the papers.
 
 Measured: test error of both, with the same seeds, pictures, order, steps, schedule and parameter
-count; `advantage_pct` is plain minus identity, of half a point or more. The plain network starts as
-He et al. have it. At cpu scale both peak at HM's 0.05: of six rates from 0.0005 to 0.05 none let
-the plain network learn anything in a search beside this claim (LOG.md); with normalization it does
-(`skip-length`). At the larger scales the plain network has a warm-up over the first tenth, which
-the other has not, and of the rates 0.01, 0.005, 0.02, 0.0025 and 0.00125 the one with which it errs
-least on validation pictures (one seed, which decides nothing): `plain_rate`. Nothing is judged
-where that is the largest or the smallest of them (`rates_at_an_end`): a better one may lie beyond.
-At hours scale seeds begin at 3: with 0 to 2 the rates were other ones (LOG.md, 2026-11-26).
+count; `advantage_pct` is plain minus identity. The plain network starts as He et al. have it. At
+cpu scale both peak at HM's 0.05: of six rates from 0.0005 to 0.05 none let the plain network learn
+anything in a search beside this claim (LOG.md); with normalization it does (`skip-length`). At the
+larger scales the plain network has a warm-up over the first tenth, which the other has not, and of
+the rates 0.01, 0.005, 0.02, 0.0025 and 0.00125 the one with which it errs least on validation
+pictures (one seed, which decides nothing): `plain_rate`. Nothing is judged where that is the
+largest or the smallest of them (`rates_at_an_end`): a better one may lie beyond. At hours scale
+seeds begin at 3: with 0 to 2 the rates were other ones (LOG.md, 2026-11-26).
 
 At cpu scale all 55 convolutions, with 4 to 16 channels for 64 to 256, and 200 steps of 64 pictures:
-too few to judge. At hours scale 31 convolutions of 16 to 64 channels see all pictures 12 times. It
-is judged where the network with shortcuts errs 27 % or less in the mean.
+too few to judge. At hours scale 31 convolutions of 16 to 64 channels see all pictures 12 times.
 
 Run: python -m pipelines run identity-beats-plain-cifar10
      python -m pipelines run identity-beats-plain-cifar10 --scale hours

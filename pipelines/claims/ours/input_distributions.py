@@ -37,7 +37,7 @@ import numpy as np
 
 from pipelines.claims._figures import panels
 from pipelines.claims.li_yuan.population_gradient import monte_carlo, random_instance
-from pipelines.errors import check_counts, check_sizes, unknown
+from pipelines.errors import check_counts, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import (
@@ -84,13 +84,8 @@ class Setting:
         check_sizes(0.05, norm=(self.norm,))
         check_sizes(2, d=(self.d,))
         check_counts(samples=self.samples)
-        for what, names, known in (
-            ("A covariance", self.covariance, COVARIANCES),
-            ("A distribution of the radius", self.radius, RADII),
-        ):
-            for name in names:
-                if name not in known:
-                    raise unknown(what, name, known)
+        check_names("A covariance", self.covariance, COVARIANCES)
+        check_names("A distribution of the radius", self.radius, RADII)
 
 
 def covariance_root(rng: np.random.Generator, d: int, condition: float, covariance: str) -> Array:

@@ -1,8 +1,7 @@
 """A linear residual network trained on samples follows gradient descent on the population risk.
 
-Source: ours, after HM section 2, whose theorems are about the population risk
-f(A) = E |(I + A_l) ... (I + A_1) x - y|^2, y = R x + xi. What they say of a network that is really
-trained, on samples and by stochastic gradient descent, depends on how near the two paths are.
+HM's theorems are about the population risk f. What they say of a network that is really trained, on
+samples and by stochastic gradient descent, depends on how near the two paths are.
 
 Measured: the Keras network `linear_resnet`, trained by `train.py` from the identity on 4,096
 samples in batches, and gradient descent on f from the same start at the same rate (theory). Both

@@ -1,7 +1,6 @@
 """At HM's size, depth and rate the usual initial weights diverge where HM's do not.
 
-Source: ours, after HM section 4.1, in words: initial weights of standard deviation 1/(k² c) in the
-residual convolutions, of kernel size k with c output channels, "helped training" against 1/(k √c).
+The convolutions have the kernel size k and c output channels.
 
 Measured: the loss of the first 20 steps of HM's network as published (55 convolutions of 64 to 256
 channels, 13.5 million weights, batches of 128 augmented pictures, rate 0.05 without warm-up), from
