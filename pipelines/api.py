@@ -23,7 +23,6 @@ from pipelines.errors import LISTED_BY, UserError, unknown
 from pipelines.measurement import cells, claim_catalog, grid
 from pipelines.measurement import sweep as measuring
 from pipelines.measurement.claim_run import json_document, settings_table
-from pipelines.measurement.claim_run import trainings as claim_trainings
 from pipelines.measurement.claim_view import ROWS, ClaimView
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes import catalog, checks
@@ -65,7 +64,7 @@ def run(
         document = repeat(chosen, seeds, options, f"{name} {scale}") | {"scale": scale}
         return Result(document, chosen)
     bundles.import_if_own([name])
-    document = measuring.check(name, scale, chosen, seeds, run_options=options, reuse_anywhere=True)
+    document = measuring.check(name, scale, chosen, seeds, run_options=options)
     return Result(document, chosen)
 
 
@@ -253,7 +252,7 @@ class Result:
                 f"A figure needs settings that were measured. Received: none of {self.name} at "
                 f"{point or 'all'}. Choose values of its table: .to_frame()"
             )
-        picture: Figure = plan.draw(chosen[0][1], self.run_id)
+        picture: Figure = plan.claim.draw(plan, chosen[0][1], self.run_id)
         return picture
 
     @property
@@ -297,7 +296,7 @@ class Result:
         if "claim" not in self.document:
             return frames.trainings(history.row(self.run_id))
         below = history.rows_with_evidence(None, **{store.PARENT: self.run_id})[::-1]
-        trainings = claim_trainings.of_run(self.run_id)[::-1]
+        trainings = history.trainings_of(self.run_id)[::-1]
         return trainings or below or [history.row(self.run_id)]
 
 

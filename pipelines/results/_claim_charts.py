@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.measurement import run_charts
-from pipelines.measurement.claim_run.trainings import arm_name
+from pipelines.measurement.claim_run import page
 from pipelines.measurement.grid import Curve, Measured, mean_curve, split_by
-from pipelines.results.evidence.derive import histories
+from pipelines.measurement.plan import MeasurementPlan
+from pipelines.results.evidence.bundles import histories
 from pipelines.tracking import history
 from pipelines.tracking.bundles.shape import Document
 
@@ -49,11 +49,11 @@ def cell_groups(measured: Sequence[Measured]) -> list[Group]:
     ]
 
 
-def training_groups(trainings: Iterable[Document], arm_names: Mapping[str, str]) -> list[Group]:
+def training_groups(trainings: Iterable[Document], plan: MeasurementPlan) -> list[Group]:
     """Return the arms of a claim in its order, each by the parameters in which it differs."""
-    arms: dict[str, list[Document]] = {name: [] for name in arm_names.values()}
+    arms: dict[str, list[Document]] = {name: [] for name in plan.arm_names.values()}
     for each in trainings:
-        arms.setdefault(arm_name(each.tags, arm_names), []).append(each)
+        arms.setdefault(plan.arm_of(each.tags), []).append(each)
     return [group for name, documents in arms.items() for group in _split_arm(name, documents)]
 
 
@@ -76,7 +76,7 @@ def draw(groups: Sequence[Group], metrics: Sequence[str], axis: str) -> dict[str
     if not shown:
         return None
     drawable = [group for group in groups if any(_has_curve(group, m) for m in shown)]
-    chosen = [drawable[i] for i in run_charts.spread(len(drawable), MOST_SETTINGS)]
+    chosen = [drawable[i] for i in page.spread(len(drawable), MOST_SETTINGS)]
     one = len(chosen) == 1
     keys = [] if one or len(shown) == 1 else [_key(m, DASHES[i]) for i, m in enumerate(shown)]
     traces: list[dict[str, Any]] = []
@@ -134,7 +134,7 @@ def _key(metric: str, dash: str) -> dict[str, Any]:
 
 def _trace(steps: Array, values: Array) -> dict[str, Any]:
     """Return numbers as JSON can hold them, thinned and rounded to what can be seen."""
-    steps, values = run_charts.thin(steps, values, MOST_POINTS)
+    steps, values = page.thin(steps, values, MOST_POINTS)
     rounded = [float(f"{v:.4g}") if np.isfinite(v) else None for v in values]
     return {"x": [int(step) for step in steps], "y": rounded}
 

@@ -19,7 +19,7 @@ def charts(run: RecordedRun, plan: MeasurementPlan) -> Iterator[Mapping[str, Any
     """Yield the charts that the claim names, then the learning curves of what it trained."""
     groups = _claim_charts.cell_groups(run.measured)
     trainings = [each for each in run.trainings if each.tags["kind"] == "training"]
-    arms = _claim_charts.training_groups(trainings, plan.arm_names)
+    arms = _claim_charts.training_groups(trainings, plan)
     axis = plan.claim.inner or _claim_charts.STEP
     wanted = [(groups, metrics, axis) for metrics in plan.claim.charts]
     wanted += [(arms, metrics, _claim_charts.STEP) for metrics in _claim_charts.LEARNING_CURVES]

@@ -9,9 +9,9 @@ import pytest
 
 from pipelines.errors import UserError
 from pipelines.measurement import cells, claim, claim_catalog, sweep
+from pipelines.measurement.claim_run.page import CURVE
 from pipelines.measurement.plan import MeasurementPlan, stated_plan, stated_plan_of
 from pipelines.measurement.quotation import ACCUSED, Quotation
-from pipelines.measurement.run_charts import CURVE
 from pipelines.measurement.verdict import EXPERIMENT, THEOREM, VERDICTS, Bound, Floor
 from pipelines.results import scoreboard
 from pipelines.running.run_options import RunOptions
@@ -295,7 +295,10 @@ def test_the_run_of_every_claim_is_found_to_be_as_stated(only_seed: int) -> None
             tags |= {"fingerprint": plan.fingerprint}
             params = {key: str(value) for key, value in plan.params.items()}
             found = stated_plan_of(history.Row("", "", "FINISHED", 0, 1, params, {}, tags))
-            assert found and found.seed_range == plan.seed_range, (name, scale)
+            assert found and (found.first_seed, found.seeds) == (plan.first_seed, plan.seeds), (
+                name,
+                scale,
+            )
             assert found.is_as_stated == (only_seed == 0), (name, scale)
 
 

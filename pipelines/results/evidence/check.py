@@ -19,7 +19,7 @@ from pipelines.measurement.claim_run.json_document import JsonDocument
 from pipelines.measurement.claim_view import ClaimView
 from pipelines.results import counts, markdown, published
 from pipelines.results.evidence import recorded
-from pipelines.results.evidence.derive import draw, is_measurable
+from pipelines.results.evidence.derive import cells_of, draw, is_measurable
 from pipelines.results.evidence.recorded import RecordedRun
 from pipelines.running import seed_statistics
 from pipelines.runtime.provenance import ROOT
@@ -49,7 +49,7 @@ def check_evidence(
         evidence = recorded.read(name)
         for run in evidence.by_scale.values():
             problems += [f"{name}: {problem}" for problem in _check_run(run)]
-            problems += [problem for cell in run.cells for problem in cell.check()]
+            problems += [problem for cell in cells_of(run) for problem in cell.check()]
         deciding = evidence.deciding
         if deciding and (document := _derive(deciding)):
             derived[name] = document
@@ -58,7 +58,7 @@ def check_evidence(
             claims.append(about | {key: ClaimView(document).text(key) for key in SHOWN})
         compared = _compare(derived.get(name), stated.get(name))
         problems += [f"{name}: {problem}" for problem in compared]
-        cells = deciding.cells if deciding else []
+        cells = cells_of(deciding) if deciding else []
         pool += [[cell for cell in cells if again and is_measurable(cell, 60 * minutes / again)]]
     problems += _find_outdated(derived, results)
     drawn = draw(pool, again, seed)
@@ -90,7 +90,7 @@ def _check_run(run: RecordedRun) -> Iterator[str]:
     if len(measured) < whole:
         yield f"run {run.row.id} holds {len(measured)} of {whole} settings"
         return
-    table = settings_table.write(settings_table.rows(run.plan, measured))
+    table = settings_table.write(settings_table.rows(run.plan.claim, measured))
     if run.csv.splitlines() != table.splitlines():
         yield f"run {run.row.id} has another {settings_table.FILE} than its cells say"
     found = run.seed_values
@@ -106,7 +106,7 @@ def _derive(run: RecordedRun) -> JsonDocument | None:
         return None
     values = run.derived_values
     metrics = seed_statistics.metric_spreads(seed_statistics.summarize(values), plan.seeds)
-    judgement = json_document.judge(plan.claim, values, plan.scale)
+    judgement = plan.judge(values)
     return {**run.judged_document, **judgement, "metrics": metrics}
 
 
