@@ -214,7 +214,11 @@ class Result:
 
     def runs(self) -> "pd.DataFrame":
         """Return its runs, as `api.runs` does: trainings, settings of a sweep, else its own."""
-        return frames.table_of(self._rows_below())
+        if "claim" not in self.document:
+            return frames.table_of(frames.trainings(history.row(self.run_id)))
+        below = history.rows_with_evidence(None, **{store.PARENT: self.run_id})[::-1]
+        trainings = history.trainings_of(self.run_id)[::-1]
+        return frames.table_of(trainings or below or [history.row(self.run_id)])
 
     def curves(self, metrics: str | Sequence[str] | None = None) -> "pd.DataFrame":
         """Return the curves behind it, one point a row: name, seed, settings, metric, step, value.
@@ -291,13 +295,6 @@ class Result:
             *([f"quoted: {quoted}"] if (quoted := view.text("as printed")) else []),
             f"run {self.run_id}",
         ]
-
-    def _rows_below(self) -> list[history.Row]:
-        if "claim" not in self.document:
-            return frames.trainings(history.row(self.run_id))
-        below = history.rows_with_evidence(None, **{store.PARENT: self.run_id})[::-1]
-        trainings = history.trainings_of(self.run_id)[::-1]
-        return trainings or below or [history.row(self.run_id)]
 
 
 def _change(name: str, settings: Any, changes: Mapping[str, Any]) -> Any:

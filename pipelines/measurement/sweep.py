@@ -22,7 +22,7 @@ from pipelines.measurement.grid import Cell, Measured
 from pipelines.measurement.plan import ONLY_SEED, MeasurementPlan, values_by_metric
 from pipelines.measurement.workers import executor
 from pipelines.running.run_options import DEFAULT, RunOptions
-from pipelines.running.seed_statistics import metric_spreads, summarize
+from pipelines.running.seed_statistics import summarize
 from pipelines.runtime import signals
 from pipelines.runtime.progress import progress_bar
 from pipelines.runtime.provenance import count_cores
@@ -165,12 +165,10 @@ def measure(plan: MeasurementPlan, given: Mapping[str, Measured] | None = None) 
 
 def _rejudge(plan: MeasurementPlan, row: history.Row) -> dict[str, Any]:
     """Return the document of a run of a plan, with numbers and verdict by the rules of today."""
-    values = values_of_cells(plan, row)
+    values, altered = values_of_cells(plan, row), bool(plan.changed_settings)
     if values is None:
-        return json_document.rejudged_document(row, bool(plan.changed_settings))
-    document = json_document.claim_document(row)  # which names cells of other code
-    document["metrics"] = metric_spreads(summarize(values), plan.seeds)
-    document |= plan.judge(values)
+        return json_document.rejudged_document(row, altered)
+    document = json_document.derived_document(row, values, altered)  # names cells of other code
     other_code = row.tags.get(cells.CELL_CODE) not in plan.codes
     return document | ({"other_code": True} if other_code else {})
 

@@ -152,17 +152,14 @@ CLAIMED = (
         places=(IN_TEXT, (HE, "He et al. Table 2, p. 5; as ResNet-34 A Table 3, p. 6")),
         setting="34 layers, shortcuts padded with zeros; ten crops of validation pictures",
     ),
-    Reported(
-        name="densenet-cifar10",
-        places=(TABLE_2, (HUANG, "Huang et al. Table 2")),
-        setting=f"L = 100, k = 24, without bottlenecks. {PICTURES}",
-        numbers={"parameters": 27.2e6},
-    ),
-    Reported(
-        name="densenet-cifar100",
-        places=(TABLE_2, (HUANG, "Huang et al. Table 2")),
-        setting=f"L = 100, k = 24, without bottlenecks. {PICTURES}",
-        numbers={"parameters": 27.2e6},
+    *(
+        Reported(
+            name=name,
+            places=(TABLE_2, (HUANG, "Huang et al. Table 2")),
+            setting=f"L = 100, k = 24, without bottlenecks. {PICTURES}",
+            numbers={"parameters": 27.2e6},
+        )
+        for name in ("densenet-cifar10", "densenet-cifar100")
     ),
     Reported(
         name="alexnet-imagenet",

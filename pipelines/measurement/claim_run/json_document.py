@@ -8,12 +8,13 @@ import numpy as np
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.claim import SEED_PREFIX, TAGS
 from pipelines.measurement.claim_run import settings_table
-from pipelines.running.seed_statistics import metric_spreads
+from pipelines.running.seed_statistics import metric_spreads, summarize
 from pipelines.tracking import history
 
 MEASURED_BY = "measured_by"  # tag of a claim: digests of the codes that measured its cells
 
 JsonDocument = Mapping[str, Any]
+Values = Mapping[str, Sequence[float]]  # by metric, one number a seed
 
 
 def stated_document(name: str) -> dict[str, Any]:
@@ -50,14 +51,25 @@ def claim_document(row: history.Row) -> dict[str, Any]:
     }
 
 
-def rejudged_document(row: history.Row, altered: bool = False) -> dict[str, Any]:
+def judged_document(row: history.Row, values: Values, altered: bool = False) -> dict[str, Any]:
     """Return the document of a measured claim with its verdict by the rules of today.
 
-    `altered`: its settings are not those of its scale.
+    `values` are the numbers that it recorded. `altered`: other settings than those of its scale.
     """
-    values = seed_values(history.histories([row.id], SEED_PREFIX)[row.id])
     claim = claim_catalog.load(row.tags["claim"])
     return claim_document(row) | claim.judge(values, row.tags["scale"], altered)
+
+
+def rejudged_document(row: history.Row, altered: bool = False) -> dict[str, Any]:
+    """Return the same of a run in MLflow, which is asked for its numbers."""
+    values = seed_values(history.histories([row.id], SEED_PREFIX)[row.id])
+    return judged_document(row, values, altered)
+
+
+def derived_document(row: history.Row, values: Values, altered: bool = False) -> dict[str, Any]:
+    """Return the same with numbers that were made anew, of the cells of the run."""
+    metrics = metric_spreads(summarize(values), int(row.tags["seeds"]))
+    return judged_document(row, values, altered) | {"metrics": metrics}
 
 
 def seed_values(histories: Mapping[str, Mapping[int, float]]) -> dict[str, list[float]]:

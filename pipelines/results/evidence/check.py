@@ -21,7 +21,6 @@ from pipelines.results import counts, markdown, published
 from pipelines.results.evidence import recorded
 from pipelines.results.evidence.derive import cells_of, draw, is_measurable
 from pipelines.results.evidence.recorded import RecordedRun
-from pipelines.running import seed_statistics
 from pipelines.runtime.provenance import ROOT
 
 SHOWN = ("verdict", "as printed", "scale", "floor reached", "measured")  # of every claim
@@ -104,10 +103,7 @@ def _derive(run: RecordedRun) -> JsonDocument | None:
     plan = run.plan
     if plan is None or len(run.measured) < len(plan.cells):
         return None
-    values = run.derived_values
-    metrics = seed_statistics.metric_spreads(seed_statistics.summarize(values), plan.seeds)
-    judgement = plan.judge(values)
-    return {**run.judged_document, **judgement, "metrics": metrics}
+    return json_document.derived_document(run.row, run.derived_values)
 
 
 def count_other_code(run: RecordedRun) -> int:
@@ -126,12 +122,9 @@ def _compare(derived: JsonDocument | None, stated: JsonDocument | None) -> Itera
     else:
         said, found = ({k: d.get(k) for k in COMPARED} | d["metrics"] for d in (stated, derived))
         for key in dict.fromkeys([*found, *said]):
-            texts = [_json(document.get(key)) for document in (said, found)]
+            both = (to_jsonable_python(d.get(key), inf_nan_mode="null") for d in (said, found))
+            texts = [json.dumps(each, ensure_ascii=False) for each in both]
             numbers = ([float(number) for number in NUMBER.findall(text)] for text in texts)
             words = [NUMBER.split(text) for text in texts]
             if words[0] != words[1] or not json_document.are_same(*numbers):
                 yield f"{key}: results.json says {texts[0]}, its curves {texts[1]}"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(to_jsonable_python(value, inf_nan_mode="null"), ensure_ascii=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pipelines.measurement import cells, claim_catalog
+from pipelines.measurement import cells
 from pipelines.measurement.claim_run import json_document, settings_table
 from pipelines.measurement.claim_run.json_document import JsonDocument, seed_values
 from pipelines.measurement.experiment import TRAINED, Experiment, trainings_by_cell
@@ -54,9 +54,7 @@ class RecordedRun:
     @property
     def judged_document(self) -> JsonDocument:
         """Return the claim as `run --json` prints it, of recorded numbers by the rules of today."""
-        claim, scale = claim_catalog.load(self.row.tags["claim"]), self.row.tags["scale"]
-        document = json_document.claim_document(self.row)
-        return document | claim.judge(self.seed_values, scale)
+        return json_document.judged_document(self.row, self.seed_values)
 
     @cached_property
     def measured(self) -> list[Measured]:
