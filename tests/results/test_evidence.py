@@ -37,6 +37,16 @@ def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return bundles.FOLDER
 
 
+@pytest.fixture
+def shipped(folder: Path, go: Go) -> str:
+    """The id of a run that the evidence holds; we are in another home, which has imported it."""
+    run_id = measure()
+    adding.add([NAME])
+    go("b")
+    assert bundles.import_if_own() == 1
+    return run_id
+
+
 def measure(seeds: int | None = None, **how: Any) -> str:
     """Measure the claim at smoke scale, as `run` does; the id of its run."""
     return str(measure_document(seeds, **how)["run_id"])
@@ -57,25 +67,20 @@ def project_seeds() -> int:
     return 0 if project is None else int(project.run.tags["seeds"])
 
 
-def test_what_the_project_recorded_is_here_and_nobodys_own(folder: Path, go: Go) -> None:
-    measured = measure()
-    [added] = adding.add([NAME])["added"]
-    assert added["seeds"] == {"smoke": 5}
-    go("b")
-    assert bundles.import_if_own() == 1
+def test_what_the_project_recorded_is_here_and_nobodys_own(shipped: str) -> None:
     assert bundles.import_if_own() == 0
     assert history.rows(None, kind="claim") == []
     [row] = history.rows(kind="claim", origin="project")
-    assert row.origin == measured
+    assert (row.origin, row.tags["seeds"]) == (shipped, "5")
     assert (entry().yours, entry().verdict) == (None, "holds")
     own = measure()  # a cheap claim is measured here, too
-    assert own != measured
+    assert own != shipped
     shown = entry()
     assert shown.project and shown.yours
-    assert (shown.project.run.origin, shown.yours.run.id) == (measured, own)
+    assert (shown.project.run.origin, shown.yours.run.id) == (shipped, own)
     document = shown.document()
     assert (document["run_id"], document["recorded_by"]) == (own, "you")
-    assert document["project"]["run_id"] == measured
+    assert document["project"]["run_id"] == shipped
 
 
 def test_only_the_evidence_itself_says_what_the_project_recorded(
@@ -109,11 +114,7 @@ def test_a_claim_that_was_imported_is_added_to_the_evidence(
     assert row.id in {each.run_id for each in bundles.rows()}
 
 
-def test_a_seed_that_was_measured_elsewhere_joins_the_evidence(folder: Path, go: Go) -> None:
-    measure()
-    adding.add([NAME])
-    go("b")
-    bundles.import_missing([NAME])
+def test_a_seed_that_was_measured_elsewhere_joins_the_evidence(shipped: str) -> None:
     assert adding.add([NAME])["added"] == []
     measure(only_seed=5)
     [added] = adding.add([NAME])["added"]
@@ -244,26 +245,22 @@ def test_a_seed_measured_apart_is_found_with_its_verdict(folder: Path) -> None:
 
 
 def test_a_new_number_of_an_expensive_claim_is_made_of_its_cells(
-    folder: Path, go: Go, monkeypatch: pytest.MonkeyPatch
+    shipped: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measure()
-    adding.add([NAME])
     found = claim_catalog.load(NAME)
     more = dataclasses.replace(
         found, extra_metrics=lambda measured: found.extra_metrics(measured) | {"one": 1.0}
     )
     monkeypatch.setattr(claim_catalog, "load", lambda name: more)
     monkeypatch.setattr(sweep, "EXPENSIVE_S", 0)
-    go("b")
-    bundles.import_if_own()
     document = measure_document()
     assert document["reused"]
     assert document["metrics"]["one"]["mean"] == 1
-    problems = check.check_evidence(publish(folder.parent))["problems"]
+    problems = check.check_evidence(publish(tmp_path))["problems"]
     assert any("has recorded another one than its cells say" in each for each in problems)
     [added] = adding.add([NAME])["added"]  # joined anew, by today's rules
     assert added["runs"] == 1
-    assert check.check_evidence(publish(folder.parent))["problems"] == []
+    assert check.check_evidence(publish(tmp_path))["problems"] == []
 
 
 def test_cells_of_other_code_are_joined_and_named(
@@ -304,16 +301,12 @@ def test_a_seed_of_another_backend_is_of_the_same_code(
 
 
 def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
-    folder: Path, go: Go, monkeypatch: pytest.MonkeyPatch
+    shipped: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measured = measure()
-    adding.add([NAME])
-    go("b")
-    bundles.import_if_own()
     monkeypatch.setattr(sweep, "EXPENSIVE_S", 0)
     document = measure_document()
     [row] = history.rows(kind="claim", origin="project")
-    assert (document["run_id"], row.origin, document["reused"]) == (row.id, measured, True)
+    assert (document["run_id"], row.origin, document["reused"]) == (row.id, shipped, True)
     assert tables.reason_not_measured(document).startswith("Measured by the project on 20")
     assert "other code" not in tables.reason_not_measured(document)
     monkeypatch.setattr(claim_code, "of_claim", lambda *name: "other")
@@ -324,12 +317,8 @@ def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
 
 
 def test_seeds_beyond_those_of_an_expensive_claim_are_all_that_is_measured(
-    folder: Path, go: Go, monkeypatch: pytest.MonkeyPatch
+    shipped: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measure()
-    adding.add([NAME])
-    go("b")
-    bundles.import_if_own()
     monkeypatch.setattr(sweep, "EXPENSIVE_S", 0)
     before = cells_at(history.rows(kind="claim", origin="project")[0], 5)
     own = history.row(measure(6))
@@ -346,17 +335,13 @@ def cells_at(row: history.Row, seeds: int) -> list[tuple[str, int]]:
     return [(plan.cell_fingerprint(m.cell), m.start_ms) for m in found]
 
 
-def test_an_export_leaves_out_what_everyone_has(folder: Path, go: Go, tmp_path: Path) -> None:
-    measured = measure()
-    adding.add([NAME])
-    go("b")
-    bundles.import_if_own()
+def test_an_export_leaves_out_what_everyone_has(shipped: str, tmp_path: Path) -> None:
     own = measure()
     runs = exporting.export_runs(tmp_path / "mine.zip", [NAME], None)["runs"]
     [row] = history.rows(kind="claim", origin="project")
-    assert row.origin == measured
-    assert own in {run["run_id"] for run in runs}
-    assert row.id not in {run["run_id"] for run in runs}
+    assert row.origin == shipped
+    exported = {run["run_id"] for run in runs}
+    assert own in exported and row.id not in exported
     [named] = exporting.export_runs(tmp_path / "named.zip", [row.id], None)["runs"]
     assert named["run_id"] == row.id
 
@@ -388,7 +373,9 @@ DOCTORED = {  # of results.json: a text, another in its place, and how the first
 }
 
 
-def test_a_doctored_row_is_found(folder: Path, tmp_path: Path) -> None:
+def test_a_doctored_row_is_found_and_a_verdict_without_evidence(
+    folder: Path, tmp_path: Path
+) -> None:
     measure()
     adding.add([NAME])
     results = publish(tmp_path)
@@ -398,12 +385,7 @@ def test_a_doctored_row_is_found(folder: Path, tmp_path: Path) -> None:
         results.write_text(text.replace(old, new))
         [first, *_] = check.check_evidence(results)["problems"]
         assert first.startswith(f"{NAME}: {problem}")
-
-
-def test_a_verdict_without_evidence_is_found(folder: Path, tmp_path: Path) -> None:
-    measure()
-    adding.add([NAME])
-    results = publish(tmp_path)
+    results.write_text(text)
     for each in bundles.files():
         each.unlink()
     [problem] = check.check_evidence(results)["problems"]
