@@ -50,7 +50,8 @@ def check_evidence(
             problems += [f"{name}: {problem}" for problem in _check_run(run)]
             problems += [problem for cell in cells_of(run) for problem in cell.check()]
         deciding = evidence.deciding
-        if deciding and (document := _derive(deciding)):
+        if deciding and deciding.is_whole:
+            document = json_document.derived_document(deciding.row, deciding.derived_values)
             derived[name] = document
             about = {"claim": name, "seeds": document["seeds"]}
             about |= {"other_code": count_other_code(deciding)}
@@ -85,9 +86,9 @@ def _check_run(run: RecordedRun) -> Iterator[str]:
     """Yield what a run of a claim has recorded that its cells do not say."""
     if run.plan is None:
         return
-    measured, whole = run.measured, len(run.plan.cells)
-    if len(measured) < whole:
-        yield f"run {run.row.id} holds {len(measured)} of {whole} settings"
+    measured = run.measured
+    if not run.is_whole:
+        yield f"run {run.row.id} holds {len(measured)} of {len(run.plan.cells)} settings"
         return
     table = settings_table.write(settings_table.rows(run.plan.claim, measured))
     if run.csv.splitlines() != table.splitlines():
@@ -96,14 +97,6 @@ def _check_run(run: RecordedRun) -> Iterator[str]:
     for metric, numbers in run.derived_values.items():
         if not json_document.are_same(found.get(metric, []), numbers):
             yield f"run {run.row.id} has recorded another {metric} than its cells say"
-
-
-def _derive(run: RecordedRun) -> JsonDocument | None:
-    """Return what the cells of a run say of its claim; None where it lacks some."""
-    plan = run.plan
-    if plan is None or len(run.measured) < len(plan.cells):
-        return None
-    return json_document.derived_document(run.row, run.derived_values)
 
 
 def count_other_code(run: RecordedRun) -> int:

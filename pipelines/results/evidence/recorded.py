@@ -62,6 +62,11 @@ class RecordedRun:
         wanted = self.plan.cells_by_fingerprint if self.plan else {}
         return list(cells.unpack(self.table, wanted).values())
 
+    @property
+    def is_whole(self) -> bool:
+        """Return whether it holds all cells of the plan that its claim states today."""
+        return self.plan is not None and len(self.measured) == len(self.plan.cells)
+
     @cached_property
     def derived_values(self) -> dict[str, list[float]]:
         """Return by metric one value a seed, made of the cells, of which none may be lacking."""
