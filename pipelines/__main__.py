@@ -110,7 +110,7 @@ def evidence_command(
     command goes on."""
     from pipelines.cli import results_command
     from pipelines.errors import UserError, check_minutes
-    from pipelines.results.evidence import bundles, queue
+    from pipelines.results.evidence import adding, bundles, queue
 
     if max_minutes is not None and action not in ("work", "check"):
         raise UserError(
@@ -129,7 +129,7 @@ def evidence_command(
     if action == "check":
         results_command.evidence_check_command(again, draw, max_minutes, json)
     elif action == "add":
-        print_answer(bundles.add(what), json, bundles.print_added)
+        print_answer(adding.add(what), json, adding.print_added)
     elif action == "plan":
         bundles.import_if_own()
         lacking = [decision.document() for decision in queue.plan_decisions(what)]

@@ -23,7 +23,6 @@ from pipelines.errors import LISTED_BY, UserError, unknown
 from pipelines.measurement import cells, claim_catalog, grid
 from pipelines.measurement import sweep as measuring
 from pipelines.measurement.claim_run import json_document, settings_table
-from pipelines.measurement.claim_run import trainings as claim_trainings
 from pipelines.measurement.claim_view import ROWS, ClaimView
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes import catalog, checks
@@ -65,7 +64,7 @@ def run(
         document = repeat(chosen, seeds, options, f"{name} {scale}") | {"scale": scale}
         return Result(document, chosen)
     bundles.import_if_own([name])
-    document = measuring.check(name, scale, chosen, seeds, run_options=options, reuse_anywhere=True)
+    document = measuring.check(name, scale, chosen, seeds, run_options=options)
     return Result(document, chosen)
 
 
@@ -215,7 +214,11 @@ class Result:
 
     def runs(self) -> "pd.DataFrame":
         """Return its runs, as `api.runs` does: trainings, settings of a sweep, else its own."""
-        return frames.table_of(self._rows_below())
+        if "claim" not in self.document:
+            return frames.table_of(frames.trainings(history.row(self.run_id)))
+        below = history.rows_with_evidence(None, **{store.PARENT: self.run_id})[::-1]
+        trainings = history.trainings_of(self.run_id)[::-1]
+        return frames.table_of(trainings or below or [history.row(self.run_id)])
 
     def curves(self, metrics: str | Sequence[str] | None = None) -> "pd.DataFrame":
         """Return the curves behind it, one point a row: name, seed, settings, metric, step, value.
@@ -253,7 +256,7 @@ class Result:
                 f"A figure needs settings that were measured. Received: none of {self.name} at "
                 f"{point or 'all'}. Choose values of its table: .to_frame()"
             )
-        picture: Figure = plan.draw(chosen[0][1], self.run_id)
+        picture: Figure = plan.claim.draw(plan, chosen[0][1], self.run_id)
         return picture
 
     @property
@@ -292,13 +295,6 @@ class Result:
             *([f"quoted: {quoted}"] if (quoted := view.text("as printed")) else []),
             f"run {self.run_id}",
         ]
-
-    def _rows_below(self) -> list[history.Row]:
-        if "claim" not in self.document:
-            return frames.trainings(history.row(self.run_id))
-        below = history.rows_with_evidence(None, **{store.PARENT: self.run_id})[::-1]
-        trainings = claim_trainings.of_run(self.run_id)[::-1]
-        return trainings or below or [history.row(self.run_id)]
 
 
 def _change(name: str, settings: Any, changes: Mapping[str, Any]) -> Any:

@@ -45,7 +45,7 @@ def list_names() -> dict[str, list[Any]]:
                 "source": claim.source,
                 "says": claim.says,
                 "scales": list(claim.scales),
-                "costs": order_scales({s: str(cost) for s, cost in claim.costs.items()}),
+                "costs": order_scales(claim.costs),
                 "verdict": document.get("verdict", claim.verdict_without_run),
                 "verdict_scale": document.get("scale", ""),
                 **data_state(stated_plan(name, scale, seeds=1).data_sets),

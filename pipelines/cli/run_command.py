@@ -217,7 +217,6 @@ def _run_claim(name: str, options: Options, settings: Any) -> None:
         settings,
         options.seeds,
         run_options=options.run_options,
-        reuse_anywhere=True,
         only_seed=options.only_seed,
     )
     print_answer(document, options.json, tables.show_claim)

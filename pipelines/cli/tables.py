@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pipelines.measurement import claim_catalog, run_charts
-from pipelines.measurement.claim_run import settings_table
+from pipelines.measurement import claim_catalog
+from pipelines.measurement.claim_run import page, settings_table
 from pipelines.measurement.claim_view import INTERVAL, OUTCOME, ClaimView
 from pipelines.measurement.quotation import SEPARATOR
 from pipelines.measurement.verdict import AFFIRMED, DENIED, SMALLER_SCALE
@@ -159,7 +159,7 @@ def _print_location(document: Mapping[str, Any]) -> None:
     run_id, name = document["run_id"], document["claim"]
     print(f"The curves and the page of the run, {SERVED}")
     table, metrics = settings_table.read(run_id), history.row(run_id).metrics
-    for link in run_charts.links(name, run_id, table, metrics).values():
+    for link in page.chart_links(name, run_id, table, metrics).values():
         print(f"{mlflow_ui.address()}/{link}")
     print(mlflow_ui.run_page(run_id))
 

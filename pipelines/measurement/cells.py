@@ -123,9 +123,9 @@ def read(run_id: str, cells: Mapping[str, Cell]) -> dict[str, Measured]:
 def read_plan(plan: MeasurementPlan, run_id: str) -> list[Measured] | None:
     """Return the cells of a run of the plan, in its order; None if some are not there."""
     found = read(run_id, plan.cells_by_fingerprint)
-    return (
-        [found[key] for key in plan.cells_by_fingerprint] if len(found) == len(plan.cells) else None
-    )
+    if len(found) < len(plan.cells):
+        return None
+    return [found[key] for key in plan.cells_by_fingerprint]
 
 
 def find(plan: MeasurementPlan) -> dict[str, Measured]:
@@ -150,7 +150,9 @@ def collect(
 
     Of equal ones the first counts. `waiting`: whether those that wait count.
     """
-    wanted, found = plan.cells_by_fingerprint, _read_waiting(plan) if waiting else {}
+    wanted, found = plan.cells_by_fingerprint, dict[str, Measured]()
+    for path in _waiting_files(plan) if waiting else ():
+        found |= unpack(path.read_bytes(), wanted)
     for row in rows:
         if len(found) == len(wanted):
             break
@@ -175,13 +177,6 @@ def drop(plan: MeasurementPlan, measured: Iterable[Measured]) -> None:
         table = path.read_bytes()
         if len(unpack(table, cells)) == len(_read_arrays(table)["fingerprint"]):
             path.unlink(missing_ok=True)
-
-
-def _read_waiting(plan: MeasurementPlan) -> dict[str, Measured]:
-    found: dict[str, Measured] = {}
-    for path in _waiting_files(plan):
-        found |= unpack(path.read_bytes(), plan.cells_by_fingerprint)
-    return found
 
 
 def _waiting_files(plan: MeasurementPlan) -> list[Path]:

@@ -28,7 +28,7 @@ from pipelines.measurement.verdict import (
     Words,
 )
 
-QUOTATIONS = "quotations"  # of a judgement
+TAGS = ("verdict", "as_printed", "floor")  # of a judgement, which a run is tagged with
 SEED_PREFIX = "seed/"  # begins the metrics of a claim's run whose steps are its seeds
 
 
@@ -138,18 +138,22 @@ class Claim:
     def judge(
         self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
     ) -> dict[str, Any]:
-        """Return the `verdict`, the `quotations` as JSON, each with its grade, and the `floor`.
+        """Return the `verdict`, the `floor`, and as JSON the `quotations` and the `bounds`.
 
-        `as_printed` has the grades in one line. `values` holds one number a seed of each metric.
-        `altered`: other settings than those of the scale.
+        `as_printed` has the grades of the quotations in one line. A bound has an outcome where it
+        is judged, and an interval where its mean over seeds decides. `values` holds one number a
+        seed of each metric. `altered`: other settings than those of the scale.
         """
         grades = self.grades(values, scale, altered)
         is_accused = any(grade.grade in ACCUSED for _, grade in grades)
+        verdict = self._name(self.outcome(values, scale, altered), is_accused)
+        judged = [] if verdict == SMALLER_SCALE else self._judged_bounds(scale, altered)
         return {
-            "verdict": self._name(self.outcome(values, scale, altered), is_accused),
+            "verdict": verdict,
             "as_printed": SEPARATOR.join(f"{each.place}: {grade}" for each, grade in grades),
             "floor": "; ".join(floor.state(values) for floor in self.floors),
-            QUOTATIONS: [each.document(grade) for each, grade in grades],
+            "quotations": [each.document(grade) for each, grade in grades],
+            "bounds": [b.document(values.get(b.metric, ()), b in judged) for b in self.decided_by],
         }
 
     def verdict(
@@ -195,16 +199,22 @@ class Claim:
     def _outcome(self, values: Mapping[str, Sequence[float]], scale: str, altered: bool) -> str:
         """Return the weakest outcome of its bounds over all these seeds.
 
-        A reported number is judged at paper scale only, and trained networks only in the settings
-        of a scale. Networks that have not reached the floors decide nothing.
+        Trained networks are judged only in the settings of a scale. Those that have not reached the
+        floors decide nothing, and a bound that was not measured is inconclusive.
         """
-        published = scale == "paper" and not altered
-        bounds = [b for b in self.decided_by if published or b.metric not in self.reported]
+        bounds = self._judged_bounds(scale, altered)
         if not bounds or scale in self.unjudged_scales or (altered and self.recipes):
             return SMALLER_SCALE
         if self.floors and (scale == "smoke" or not self.reaches_floors(values)):
-            return INCONCLUSIVE if published else SMALLER_SCALE
-        return weakest_outcome(bounds, values)
+            return INCONCLUSIVE if scale == "paper" and not altered else SMALLER_SCALE
+        outcomes = (b.verdict(values[b.metric]) for b in bounds if b.metric in values)
+        missing = [INCONCLUSIVE for b in bounds if b.metric not in values]
+        return min([*outcomes, *missing], key=OUTCOMES.index)
+
+    def _judged_bounds(self, scale: str, altered: bool) -> list[Bound]:
+        """Return the bounds that are judged: on a reported number at paper scale only."""
+        published = scale == "paper" and not altered
+        return [b for b in self.decided_by if published or b.metric not in self.reported]
 
     def reaches_floors(self, values: Mapping[str, Sequence[float]]) -> bool:
         """Return whether the networks have reached all floors."""
@@ -234,14 +244,8 @@ class Claim:
 
 
 def tags_of(judgement: Mapping[str, Any]) -> dict[str, str]:
-    """Return what of a judgement a run is tagged with: all but its quotations."""
-    return {key: text for key, text in judgement.items() if key != QUOTATIONS}
-
-
-def weakest_outcome(bounds: Sequence[Bound], values: Mapping[str, Sequence[float]]) -> str:
-    """Return the weakest outcome of these bounds; one that was not measured is inconclusive."""
-    outcomes = [b.verdict(values[b.metric]) if b.metric in values else INCONCLUSIVE for b in bounds]
-    return min(outcomes, key=OUTCOMES.index)
+    """Return what of a judgement a run is tagged with."""
+    return {key: judgement[key] for key in TAGS}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,6 @@ from typing import Any
 
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.claim import Claim
-from pipelines.measurement.claim_run.json_document import JsonDocument
 from pipelines.measurement.quotation import ACCUSED
 from pipelines.measurement.verdict import HOLDS, NOT_RUN
 from pipelines.running.seed_statistics import format_mean, format_spread
@@ -34,7 +33,7 @@ OUTCOME, RULE, INTERVAL = "verdict", "must be", "95 % interval, each end"
 class ClaimView:
     """A claim and its result, by the document of `report --json`."""
 
-    document: JsonDocument
+    document: Mapping[str, Any]
 
     @property
     def name(self) -> str:
@@ -67,15 +66,15 @@ class ClaimView:
         return [f"quoted: {grade}" for grade in grades if grade in ACCUSED]
 
     @property
-    def yours(self) -> JsonDocument | None:
+    def yours(self) -> Mapping[str, Any] | None:
         return self.document if self.document.get("recorded_by") == "you" else None
 
     @property
-    def project(self) -> JsonDocument | None:
+    def project(self) -> Mapping[str, Any] | None:
         return self.document.get("project") if self.yours else self.shown
 
     @property
-    def shown(self) -> JsonDocument | None:
+    def shown(self) -> Mapping[str, Any] | None:
         return self.document if "run_id" in self.document else None
 
     @property
@@ -123,7 +122,7 @@ class ClaimView:
         }
 
 
-def describe_result(document: JsonDocument | None) -> str:
+def describe_result(document: Mapping[str, Any] | None) -> str:
     """Return `holds at cpu scale`, one number that decides, quotations that do not hold, its time.
 
     Without a result `not run`.

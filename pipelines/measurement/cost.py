@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pipelines.runtime.durations import format_duration
+from pipelines.runtime.durations import in_unit
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,13 @@ class Cost:
 
     def __str__(self) -> str:
         """Return `8 min`, `10 to 19 h`, `2 GPU h`."""
+        (least, unit), (most, last_unit) = map(in_unit, (self.least_s, self.most_s))
         space = " GPU " if self.gpu else " "
-        ends = (format_duration(each) for each in (self.least_s, self.most_s))
-        least, most = (end.replace(".0 ", " ").replace(" ", space) for end in ends)
-        (number, _, unit), (_, _, last_unit) = least.partition(" "), most.partition(" ")
-        first = number if unit == last_unit else least
-        return most if least == most else f"{first} to {most}"
+        last = f"{most.removesuffix('.0')}{space}{last_unit}"
+        if (least, unit) == (most, last_unit):
+            return last
+        first = least.removesuffix(".0") + (f"{space}{unit}" if unit != last_unit else "")
+        return f"{first} to {last}"
 
 
 def seconds(least: float, most: float | None = None, gpu: bool = False) -> Cost:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.measurement.claim import Claim
-from pipelines.measurement.claim_run import trainings
 from pipelines.measurement.grid import Array, Cell, Curves, Measured
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.measurement.verdict import EXPERIMENT, Words
@@ -23,6 +22,8 @@ from pipelines.running.existing import DIVERGED, TRAINING, Result
 from pipelines.running.run import TrainingObserver, check_trainable, run
 from pipelines.running.run_options import DEFAULT, RunOptions
 from pipelines.tracking import history, store, tracked_run
+
+TRAINED = ("training", "search")  # kinds of runs that an experiment trains
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def read_trainings(
     plan: MeasurementPlan, measured: Sequence[Measured], run_id: str
 ) -> list[list[Training]]:
     """Return of every cell of a run its trainings with their curves."""
-    return trainings_by_cell(plan, measured, trainings.of_run(run_id), history.curves)
+    return trainings_by_cell(plan, measured, history.trainings_of(run_id), history.curves)
 
 
 def trainings_by_cell(
@@ -187,8 +188,5 @@ def trainings_by_cell(
     ordered = sorted(rows, key=lambda row: (row.status == "FINISHED", row.start_ms))
     last = {row.tags.get("fingerprint", row.id): row for row in ordered}
     curves = read_curves([row.id for row in last.values()])
-    every = {
-        key: Training(trainings.arm_name(row.tags, plan.arm_names), *curves[row.id])
-        for key, row in last.items()
-    }
+    every = {key: Training(plan.arm_of(row.tags), *curves[row.id]) for key, row in last.items()}
     return [[every[key] for key in m.trained if key in every] for m in measured]

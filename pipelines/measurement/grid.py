@@ -259,21 +259,17 @@ def _parse_axis(settings: Any, spec: str) -> tuple[str, tuple[Any, ...]]:
     if not isinstance(like, bool | int | float | str):
         plain = [key for key in names if isinstance(getattr(settings, key), int | float | str)]
         raise unknown("A grid axis that is a number or a word", name, plain)
-    values = {_convert(like, value, spec) for value in _parse_values(text, spec)}
+    values: set[Any] = set()
+    for part in filter(None, map(str.strip, text.split(","))):
+        several = _parse_range(part, spec) if part.count(":") == 2 else [part]
+        values |= {_convert(like, value, spec) for value in several}
     if not values:
         raise _malformed_spec(spec)
     return name, tuple(sorted(values))
 
 
-def _parse_values(text: str, spec: str) -> list[str | float]:
-    """Return the values of `8,64`, `a:b:step` or `a:b:2x`."""
-    values: list[str | float] = []
-    for part in filter(None, map(str.strip, text.split(","))):
-        values += _parse_range(part, spec) if part.count(":") == 2 else [part]
-    return values
-
-
 def _parse_range(part: str, spec: str) -> list[float]:
+    """Return the values of `a:b:step` or `a:b:2x`."""
     first, last, step = part.split(":")
     try:
         low, high, by = float(first), float(last), float(step.removesuffix("x"))

@@ -10,7 +10,7 @@ from pipelines.measurement.grid import Cell, Measured
 from pipelines.running.run_options import DEFAULT, RunOptions
 from pipelines.runtime import backend
 from pipelines.runtime.provenance import digest
-from pipelines.tracking import history
+from pipelines.tracking import history, store
 
 ONLY_SEED = "only_seed"  # parameter of a run that measured one seed, other than 0, alone
 
@@ -47,10 +47,6 @@ class MeasurementPlan:
     def axes(self) -> dict[str, Any]:
         return grid.axis_values(self.settings, self.claim.inner, self.varied)
 
-    @property
-    def seed_range(self) -> range:
-        return range(self.first_seed, self.first_seed + self.seeds)
-
     @cached_property
     def cells(self) -> list[Cell]:
         """Return all cells that are to be measured, seed by seed within each setting."""
@@ -83,9 +79,27 @@ class MeasurementPlan:
                 names.setdefault(recipe.fingerprint, name)
         return names
 
-    def draw(self, measured: Sequence[Measured], run_id: str) -> Any:
-        """Return the figure of cells that a run of the claim holds."""
-        return self.claim.draw(self, measured, run_id)
+    def arm_of(self, tags: Mapping[str, str]) -> str:
+        """Return what the claim calls a training with these tags, else the name it has, if any.
+
+        A training that two claims share bears the name of the first.
+        """
+        return self.arm_names.get(tags.get("fingerprint", "")) or tags.get(store.ARM, "")
+
+    def metrics_by_seed(self, measured: Sequence[Measured]) -> dict[int, dict[str, float]]:
+        """Return by seed the numbers that the claim makes of what was measured with it."""
+        return {
+            seed: self.claim.metrics([m for m in measured if m.cell.seed == seed])
+            for seed in range(self.first_seed, self.first_seed + self.seeds)
+        }
+
+    def values(self, measured: Sequence[Measured]) -> dict[str, list[float]]:
+        """Return by metric one value a seed, of the seeds that have it."""
+        return values_by_metric(self.metrics_by_seed(measured))
+
+    def judge(self, values: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+        """Return what the rules of today say of these numbers, one a seed of each metric."""
+        return self.claim.judge(values, self.scale, bool(self.changed_settings))
 
     @property
     def data_sets(self) -> list[str]:
@@ -141,6 +155,15 @@ class MeasurementPlan:
         seeds = {"seeds": self.seeds} | ({ONLY_SEED: self.first_seed} if self.first_seed else {})
         flat = grid.flatten(self.settings) | self.varied
         return {key: shorten(value) for key, value in flat.items()} | seeds
+
+
+def values_by_metric(of_seeds: Mapping[int, Mapping[str, float]]) -> dict[str, list[float]]:
+    """Return by metric one value a seed, of the seeds that have it."""
+    values: dict[str, list[float]] = {}
+    for metrics in of_seeds.values():
+        for key, value in metrics.items():
+            values.setdefault(key, []).append(value)
+    return values
 
 
 def stated_plan(name: str, scale: str, seeds: int, **more: Any) -> MeasurementPlan:

@@ -100,9 +100,13 @@ class Quotation:
         outcomes = {bound: bound.verdict(values[bound.metric]) for bound in tested}
         contradictions = [b for b, outcome in outcomes.items() if outcome == BROKEN]
         if contradictions:
-            describe = measured_here if self.broken == NOT_TESTED else contradiction
-            numbers = "; ".join(describe(b, values[b.metric]) for b in contradictions)
-            return Grade(self.broken, "; ".join(filter(None, (numbers, self.note))))
+            if self.broken == NOT_TESTED:  # it accuses nobody
+                numbers = [
+                    f"here {b.metric} is {mean(values[b.metric]):.4g}" for b in contradictions
+                ]
+            else:
+                numbers = [_contradiction(b, values[b.metric]) for b in contradictions]
+            return Grade(self.broken, "; ".join(filter(None, (*numbers, self.note))))
         if missing:
             return Grade(NOT_TESTED)
         if INCONCLUSIVE in outcomes.values():
@@ -122,12 +126,7 @@ class Quotation:
         }
 
 
-def measured_here(bound: Bound, values: Sequence[float]) -> str:
-    """Return the number of a bound that accuses nobody: `here zeros_test_error_pct is 1.508`."""
-    return f"here {bound.metric} is {mean(values):.4g}"
-
-
-def contradiction(bound: Bound, values: Sequence[float]) -> str:
+def _contradiction(bound: Bound, values: Sequence[float]) -> str:
     """Return the number that contradicts a bound: `ratio 1.2, not <= 1`.
 
     The mean, or the worst seed where the bound is for every seed and the mean satisfies it.

@@ -16,23 +16,17 @@ from typing import Any
 import numpy as np
 
 from pipelines.errors import WORKERS, Paused, UserError, check_counts
-from pipelines.measurement import (
-    cells,
-    claim,
-    claim_catalog,
-    grid,
-    run_charts,
-    setting_runs,
-)
-from pipelines.measurement.claim_run import json_document, note, settings_table, trainings
+from pipelines.measurement import cells, claim, claim_catalog, grid
+from pipelines.measurement.claim_run import json_document, page, settings_table
 from pipelines.measurement.grid import Cell, Measured
-from pipelines.measurement.plan import ONLY_SEED, MeasurementPlan
+from pipelines.measurement.plan import ONLY_SEED, MeasurementPlan, values_by_metric
 from pipelines.measurement.workers import executor
 from pipelines.running.run_options import DEFAULT, RunOptions
-from pipelines.running.seed_statistics import metric_spreads, summarize
+from pipelines.running.seed_statistics import summarize
+from pipelines.runtime import signals
 from pipelines.runtime.progress import progress_bar
 from pipelines.runtime.provenance import count_cores
-from pipelines.tracking import history, recovery, store, tracked_run
+from pipelines.tracking import finished_runs, history, recovery, store, tracked_run
 from pipelines.tracking.tracked_run import Run
 
 BUSY_S = "busy_s"  # tag: seconds of the slices before
@@ -49,13 +43,12 @@ def check(
     *,
     run_options: RunOptions = DEFAULT,
     only_seed: int | None = None,
-    reuse_anywhere: bool = False,
 ) -> dict[str, Any]:
     """Measure a claim over seeds 0, 1, ... or one seed alone, record it, return its document.
 
-    It is not measured again when a finished run has the same settings, seeds and code, unless
-    `run_options.force`; nor, `reuse_anywhere`, when it is expensive and was measured anywhere by
-    whatever code. The scoreboard takes runs with the claim's own settings and seeds.
+    It is not measured again when a finished run has the same settings, seeds and code, or when it
+    is expensive and was measured anywhere, by whatever code; but with `run_options.force`. The
+    scoreboard takes runs with the claim's own settings and seeds.
     """
     plan = MeasurementPlan(
         name=name,
@@ -66,10 +59,10 @@ def check(
         run_options=run_options,
         workers=1 if scale == "smoke" else count_cores(),  # a smoke test is over before that
     )
-    return measure(dataclasses.replace(plan, reuse_anywhere=reuse_anywhere and is_expensive(plan)))
+    return measure(dataclasses.replace(plan, reuse_anywhere=_is_expensive(plan)))
 
 
-def is_expensive(plan: MeasurementPlan) -> bool:
+def _is_expensive(plan: MeasurementPlan) -> bool:
     """Return whether a measurement takes long: by its scale, or as the same settings once did."""
     if plan.scale in EXPENSIVE_SCALES:
         return True
@@ -172,12 +165,10 @@ def measure(plan: MeasurementPlan, given: Mapping[str, Measured] | None = None) 
 
 def _rejudge(plan: MeasurementPlan, row: history.Row) -> dict[str, Any]:
     """Return the document of a run of a plan, with numbers and verdict by the rules of today."""
-    values = values_of_cells(plan, row)
+    values, altered = values_of_cells(plan, row), bool(plan.changed_settings)
     if values is None:
-        return json_document.rejudged_document(row, bool(plan.changed_settings))
-    document = json_document.claim_document(row)  # which names cells of other code
-    document["metrics"] = metric_spreads(summarize(values), plan.seeds)
-    document |= json_document.judge(plan.claim, values, plan.scale, bool(plan.changed_settings))
+        return json_document.rejudged_document(row, altered)
+    document = json_document.derived_document(row, values, altered)  # names cells of other code
     other_code = row.tags.get(cells.CELL_CODE) not in plan.codes
     return document | ({"other_code": True} if other_code else {})
 
@@ -188,26 +179,7 @@ def values_of_cells(plan: MeasurementPlan, row: history.Row) -> dict[str, list[f
     Return None if some of the cells are not in this store.
     """
     measured = cells.read_plan(plan, row.id)
-    return None if measured is None else values_by_metric(metrics_by_seed(plan, measured))
-
-
-def metrics_by_seed(
-    plan: MeasurementPlan, measured: Sequence[Measured]
-) -> dict[int, dict[str, float]]:
-    """Return by seed the numbers that the claim makes of what was measured with it."""
-    return {
-        seed: plan.claim.metrics([m for m in measured if m.cell.seed == seed])
-        for seed in plan.seed_range
-    }
-
-
-def values_by_metric(of_seeds: Mapping[int, Mapping[str, float]]) -> dict[str, list[float]]:
-    """Return by metric one value a seed, of the seeds that have it."""
-    values: dict[str, list[float]] = {}
-    for metrics in of_seeds.values():
-        for key, value in metrics.items():
-            values.setdefault(key, []).append(value)
-    return values
+    return None if measured is None else plan.values(measured)
 
 
 def _measure_and_record(
@@ -226,7 +198,7 @@ def _measure_and_record(
     earlier_s = float(history.row(resume).tags.get(BUSY_S, 0)) if resume else 0.0
     started = time.perf_counter() - earlier_s
     with tracked_run.track(
-        note.run_name(plan),
+        page.run_name(plan),
         experiment=plan.claim.family,
         kind=plan.kind,
         params=plan.params,
@@ -260,29 +232,39 @@ def _record(plan: MeasurementPlan, run: Run, measured: Sequence[Measured], wall_
     if set(codes) - plan.codes:
         counts = (f"{code} ({n} settings)" for code, n in sorted(codes.items()))
         run.tag(json_document.MEASURED_BY, ", ".join(counts))
-    of_seeds = metrics_by_seed(plan, measured)
+    of_seeds = plan.metrics_by_seed(measured)
     for seed, metrics in of_seeds.items():
         run.log({f"{claim.SEED_PREFIX}{key}": value for key, value in metrics.items()}, seed)
     values = values_by_metric(of_seeds)
-    judgement = plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
-    table = settings_table.rows(plan, measured)
-    curves = run_charts.curves(plan, measured) if plan.kind == "claim" else {}
+    judgement = plan.judge(values)
+    table = settings_table.rows(plan.claim, measured)
+    curves = page.curves(plan, measured) if plan.kind == "claim" else {}
     for name, (steps, numbers) in curves.items():
         run.log_curve(name, steps, numbers)
     summary = summarize(values) | {"wall_s": wall_s, "total/cells": len(measured)}
     summary |= {"total/points": sum(len(m.steps) for m in measured)}
     logged = [*curves, *summary, *(f"{claim.SEED_PREFIX}{key}" for key in values)]
-    trainings.name_arms(plan, run.id)
-    run.tag(store.RESULT, note.decisive_numbers(plan, values))
-    text = note.write(plan, run.id, judgement=judgement, values=values, table=table, metrics=logged)
-    run.tag(store.NOTE, text)
+    _name_arms(plan, run.id)
+    run.tag(store.RESULT, page.decisive_numbers(plan, values))
+    note = page.write_note(plan, run.id, judgement, values, table, metrics=logged)
+    run.tag(store.NOTE, note)
     run.bytes(cells.pack(plan, measured), cells.TABLE)
     run.text(settings_table.write(table), settings_table.FILE)
     for point, part in grid.split_by(measured, plan.varied):
-        run.figure(plan.draw(part, run.id), f"{' '.join([note.FIGURE, *point])}.png")
+        run.figure(plan.claim.draw(plan, part, run.id), f"{' '.join([page.FIGURE, *point])}.png")
     for key, value in claim.tags_of(judgement).items():
         run.tag(key, value)
     run.log(summary)
+
+
+def _name_arms(plan: MeasurementPlan, run_id: str) -> None:
+    """Tag the trainings of a run that have no name yet with what the claim calls them."""
+    arms = plan.arm_names
+    if len({*arms.values()}) < 2:
+        return
+    for row in history.trainings_of(run_id):
+        if store.ARM not in row.tags and row.tags.get("fingerprint") in arms:
+            store.client().set_tag(row.id, store.ARM, arms[row.tags["fingerprint"]])
 
 
 def measuring_seconds(measured: Iterable[Measured]) -> float:
@@ -296,7 +278,7 @@ def measuring_seconds(measured: Iterable[Measured]) -> float:
 
 def _collect_cells(plan: MeasurementPlan, run: Run, found: dict[str, Measured]) -> list[Measured]:
     """Return every cell of the plan in order, of those `found` or measured now."""
-    settings = setting_runs.SettingRuns(plan, run) if plan.kind == "sweep" else None
+    settings = _SettingRuns(plan, run) if plan.kind == "sweep" else None
     todo = [cell for key, cell in plan.cells_by_fingerprint.items() if key not in found]
     if found and todo:
         print(f"{len(found)} of {len(plan.cells)} settings are recorded already.", file=sys.stderr)
@@ -316,3 +298,41 @@ def _collect_cells(plan: MeasurementPlan, run: Run, found: dict[str, Measured]) 
                 advance(len(batch), new / (time.perf_counter() - started))
                 plan.run_options.pause(len(measured), len(plan.cells), "settings")
     return [measured[key] for key in plan.cells_by_fingerprint]
+
+
+class _SettingRuns:
+    """The settings of a sweep as runs of their own, which MLflow's table and charts compare.
+
+    They are children of the sweep's run, one a cell; those that are there are not written again.
+    """
+
+    def __init__(self, plan: MeasurementPlan, run: Run) -> None:
+        self.plan, self.run = plan, run
+        there = history.rows(None, kind="setting", **{store.PARENT: run.id})
+        for row in (row for row in there if row.status != "FINISHED"):  # of a kill
+            store.client().delete_run(row.id)
+        self.written = {row.tags["fingerprint"] for row in there if row.status == "FINISHED"}
+
+    def write(self, measured: Iterable[Measured]) -> None:
+        """Write a run for each of these cells: its settings, its curves over the inner axis."""
+        for m in measured:
+            fingerprint = self.plan.cell_fingerprint(m.cell)
+            if fingerprint in self.written:
+                continue
+            tags = {"kind": "setting", "claim": self.plan.name, "code": m.code}
+            tags["fingerprint"] = fingerprint
+            if grid.ASSUMPTION in m.curves:  # whether the premise is in force
+                uniform = m.holds.all() or not m.holds.any()
+                tags[grid.ASSUMPTION] = str(bool(m.holds.all())) if uniform else "at some steps"
+            setting = finished_runs.FinishedRun(
+                name=grid.cell_title(m.cell, self.plan.axes),
+                params=m.cell.params,
+                tags=tags,
+                steps=m.steps.tolist(),
+                curves=m.curves,
+                start_ms=m.start_ms,
+                end_ms=m.end_ms,
+            )
+            with signals.defer():
+                finished_runs.write(setting, self.run.experiment, parent=self.run.id)
+            self.written.add(fingerprint)

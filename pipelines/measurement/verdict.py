@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +91,16 @@ class Bound:
         if self.every or len(values) < 2 or not all(math.isfinite(value) for value in values):
             return None
         return self.mean_interval(values)
+
+    def document(self, values: Sequence[float], is_judged: bool) -> dict[str, Any]:
+        """Return it as JSON, with its outcome and the interval for one value a seed, if any."""
+        interval = self.deciding_interval(values)
+        return {
+            "metric": self.metric,
+            "rule": self.rule,
+            "outcome": self.verdict(values) if len(values) and is_judged else "",
+            "interval": interval and list(interval),
+        }
 
     def worst(self, values: NDArray[np.float64]) -> float:
         """Return the value nearest to breaking the bound, or breaking it most; NaN is the worst."""

@@ -12,7 +12,6 @@ from pipelines.data.splits import Photographs, Pictures, Splits
 from pipelines.errors import DAMAGE_ERRORS, UserError, short
 from pipelines.recipes.recipe import Recipe
 from pipelines.results import comparison
-from pipelines.results.model_registry import TEST, VAL
 from pipelines.runtime import backend
 from pipelines.tracking import history, store, stored_models
 from pipelines.tracking.history import Row
@@ -145,13 +144,13 @@ def _measure(
         network = keras.Model(standard, model(keras.layers.Rescaling(scale, offset)(standard)))
     metrics = evaluation.mean_metrics(task)
     network.compile(loss=task.numbers["loss"], weighted_metrics=metrics)
-    for part, split in ((VAL, splits.val), (TEST, splits.test)):
-        if any(key.startswith(part) for key in recorded):
+    for part, split in (("val", splits.val), ("test", splits.test)):
+        if any(key.startswith(f"{part}_") for key in recorded):
             tester = evaluation.tester(network, split, task)
             with input_pipeline.unwrap_errors():
                 stream = input_pipeline.evaluation(recipe, split, 1)
                 logs = tester.evaluate(stream, verbose=0, return_dict=True)
-            for key, value in evaluation.rename_means(part.rstrip("_"), logs).items():
+            for key, value in evaluation.rename_means(part, logs).items():
                 if key in recorded:
                     yield key, value, len(split)
 

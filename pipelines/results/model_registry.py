@@ -226,9 +226,7 @@ def find_claim(row: history.Row) -> str | None:
 def serve(name: str) -> str:
     """Return the command that serves the champion from any folder, in this environment."""
     settings = {"MLFLOW_DISABLE_TELEMETRY": "true"}
-    if store.uri().startswith(
-        database.SQLITE
-    ):  # any other store is named by the environment already
+    if store.uri().startswith(database.SQLITE):  # the environment names any other store already
         settings["MLFLOW_TRACKING_URI"] = store.uri()
     if backend.name() != "tensorflow":
         settings["KERAS_BACKEND"] = backend.name()

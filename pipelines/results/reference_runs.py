@@ -58,7 +58,7 @@ def write(table: Sequence[Reported] = TABLE) -> dict[str, Any]:
             else:  # outdated
                 store.client().delete_run(row.id)
         missing = [each for each in wanted.values() if each.fingerprint not in present]
-        ids = present | _record(missing)
+        ids = present | {each.fingerprint: _record(each) for each in missing}
     runs = [
         {"run_id": ids[fingerprint], "name": each.name, "metrics": dict(each.metrics)}
         | {key: each.tags[key] for key in ("claim", "where")}
@@ -140,23 +140,18 @@ def note(row: Reported, metrics: Mapping[str, float]) -> str:
     )
 
 
-def _record(missing: Sequence[Reference]) -> dict[str, str]:
-    """Write the runs; return their ids by fingerprint."""
-    return {
-        each.fingerprint: finished_runs.write(
-            finished_runs.FinishedRun(
-                name=each.name,
-                params=each.params,
-                tags={**each.tags, "fingerprint": each.fingerprint},
-                steps=[0],
-                curves={key: [value] for key, value in each.metrics.items()},
-                start_ms=each.start_ms,
-                end_ms=each.start_ms,
-            ),
-            experiment=each.experiment,
-        )
-        for each in missing
-    }
+def _record(each: Reference) -> str:
+    """Write the run; return its id."""
+    run = finished_runs.FinishedRun(
+        name=each.name,
+        params=each.params,
+        tags={**each.tags, "fingerprint": each.fingerprint},
+        steps=[0],
+        curves={key: [value] for key, value in each.metrics.items()},
+        start_ms=each.start_ms,
+        end_ms=each.start_ms,
+    )
+    return finished_runs.write(run, each.experiment)
 
 
 def print_references(document: Mapping[str, Any]) -> None:

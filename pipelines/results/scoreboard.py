@@ -17,7 +17,7 @@ from pydantic_core import to_jsonable_python
 
 from pipelines.errors import UserError, disk_error
 from pipelines.measurement import cells, claim_catalog
-from pipelines.measurement.claim_run import json_document, trainings
+from pipelines.measurement.claim_run import json_document
 from pipelines.measurement.claim_run.json_document import JsonDocument
 from pipelines.measurement.claim_view import ClaimView
 from pipelines.measurement.plan import stated_plan_of
@@ -44,7 +44,7 @@ class Result:
         """Return the claim as `run --json` prints it, of networks with what they trained on."""
         if claim_catalog.load(self.run.tags["claim"]).recipes is None:
             return {**self.judged}
-        trained = self.recorded.trainings if self.recorded else trainings.of_run(self.run.id)
+        trained = self.recorded.trainings if self.recorded else history.trainings_of(self.run.id)
         devices = {each.tags["device"] for each in trained if "device" in each.tags}
         return {**self.judged, "devices": sorted({each.partition(",")[0] for each in devices})}
 
@@ -57,7 +57,11 @@ class Result:
         if plan and plan.claim.recipes:
             measured = recorded.measured if recorded else cells.read_plan(plan, self.run.id)
             if measured:
-                drawn = recorded.draw(plan) if recorded else plan.draw(measured, self.run.id)
+                drawn = (
+                    recorded.draw(plan)
+                    if recorded
+                    else plan.claim.draw(plan, measured, self.run.id)
+                )
                 picture = io.BytesIO()
                 drawn.savefig(picture, **tracked_run.FIGURE_STYLE)
                 return picture.getvalue()

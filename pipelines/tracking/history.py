@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.tracking.store import ORIGIN, OWNER, PROJECT, client, is_away, unavailable
+from pipelines.tracking.store import (
+    ORIGIN,
+    OWNER,
+    PARENT,
+    PROJECT,
+    client,
+    is_away,
+    reused_ids,
+    unavailable,
+)
 
 LARGEST_FLOAT = sys.float_info.max  # what MLflow keeps for infinity
 INFINITIES = {LARGEST_FLOAT: math.inf, -LARGEST_FLOAT: -math.inf}
@@ -232,3 +241,11 @@ def table(metrics: Mapping[str, Mapping[int, float]]) -> Table:
         m: np.array([metrics[m].get(step, np.nan) for step in steps]) for m in sorted(metrics)
     }
     return np.array(steps, np.int64), values
+
+
+def trainings_of(run_id: str) -> list[Row]:
+    """Return the trainings below a claim's run, and those of earlier runs that it names."""
+    below = rows_with_evidence(None, kind="training", **{PARENT: run_id})
+    run = find(run_id)
+    reused = reused_ids(run.tags) if run else []
+    return [*below, *(row for each in reused if (row := find(each)))]

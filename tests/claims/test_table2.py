@@ -160,7 +160,7 @@ def test_a_diverged_cell_errs_everywhere_and_says_so() -> None:
 
 def test_a_diverged_cell_has_the_numbers_of_one_that_did_not(home: Path, digits: Path) -> None:
     recipe = get_recipe("mlp-digits", "smoke").override(test_every=4, validation=False)
-    document = sweep.check("allconv-cifar10", "paper", recipe, seeds=1, reuse_anywhere=True)
+    document = sweep.check("allconv-cifar10", "paper", recipe, seeds=1)
     row = history.row(document["run_id"])
     assert row.tags["code"]  # by which it is found again
     assert document["verdict"] == "smaller scale"

@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,61 +12,6 @@ from pipelines.__main__ import dispatch
 from pipelines.cli import tables
 from pipelines.tracking import history, tracked_run
 from tests.conftest import ROOT, command
-
-MISTAKES = [
-    (("run", "no-such-claim"), "no-such-claim"),
-    (("run", "small-norm-factorisation"), "Did you mean small-norm-factorization"),
-    (("run", "allconv-digits", "--batch-sise", "3"), "--batch-size"),
-    (("run", "allconv-digits", "--batch-size", "-1"), "batch_size must be > 0"),
-    (("run", "allconv-digits", "--batch-size", "many"), "many"),
-    (("run", "allconv-digits", "--learning-rate", "nan"), "learning_rate must be finite"),
-    (("run", "allconv-digits", "--learning-rate", "inf"), "learning_rate must be finite"),
-    (("run", "allconv-digits", "--scale", "paper"), "smoke"),
-    (("run", "allconv-digits", "--data", "cifar11"), "cifar10"),
-    (("run", "allconv-digits", "--seeds", "0"), "seeds must be >= 1"),
-    (("run", "allconv-cifar10", "--data-dir", "{tmp}"), "data prepare cifar10"),
-    (("run", "allconv-digits", "--data", "imagenet2012"), "ILSVRC2012_img_train.tar"),
-    (("run", "gradient-formula", "--d", "two"), "two"),
-    (("run", "gradient-formula", "--seeds", "0"), "seeds must be >= 1"),
-    (("run", "gradient-formula", "--l", "0"), "l must be"),
-    (("run", "small-norm-factorization", "--l", "4"), "l must be"),
-    (("run", "small-norm-factorization", "--gamma", "100"), "at least 3 gamma"),
-    (
-        ("sweep", "gradient-formul"),
-        "Did you mean gradient-formula? All: python -m pipelines list\n",
-    ),
-    (("sweep", "gradient-formula", "--grid", "d"), "NAME=VALUES"),
-    (("sweep", "gradient-formula", "--grid", "q=1"), "Choices: d, l"),
-    (("sweep", "gradient-formula", "--grid", "l=0:8:2x"), "NAME=VALUES"),
-    (("sweep", "gradient-formula", "--scale", "huge"), "smoke"),
-    (("sweep", "linear-teacher"), "linear-teacher is a recipe"),
-    (("sweep", "sgd-follows-descent", "--grid", "batch_size=0"), "batch_size must be"),
-    (("sweep", "identity-beats-plain", "--grid", "plain_rate=-1"), "learning_rate must be"),
-    (("sweep", "gradient-formula", "--seeds", "two"), "two"),
-    (("sweep", "gradient-formula", "d=8"), "d=8"),
-    (("sweep", "gradient-formula", "--seeds", "0"), "seeds must be >= 1"),
-    (("sweep", "gradient-formula", "--workers", "0"), "workers must be >= 1"),
-    (("run", "allconv-digits", "--seed", "5000000000"), "seed must be"),
-    (("run", "allconv-digits", "--epochs", "2", "--steps", "3"), "one length"),
-    (("run", "allconv-digits", "--max-minutes", "0"), "max_minutes must be finite and > 0"),
-    (("run", "allconv-digits", "--max-minutes", "9", "--force"), "would begin anew each time"),
-    (("run", "allconv-digits", "--label-smoothing", "1"), "label_smoothing must be in [0, 1)"),
-    (("run", "allconv-digits", "--ema", "-0.5"), "ema must be in [0, 1)"),
-    (("data", "check", "mnist", "--data-dir", "{tmp}"), "data prepare mnist"),
-    (("data", "prepare"), "All: python -m pipelines data"),
-    (("schedule", "add", "x", "--cron", "0 3 * * *"), "Write it after --"),
-    (("schedule", "add", "x", "--", "list"), "--every 20m"),
-    (("schedule", "add", "x", "--cron", "0 3 * *", "--", "list"), "five fields"),
-    (("schedule", "add", "x", "--every", "soon", "--", "list"), "90s, 20m"),
-    (("schedule", "add", "x", "--every", "1h", "--tz", "Berlin", "--", "list"), "Europe/Berlin"),
-    (("schedule", "add", "x", "--every", "1h", "--", "runn", "x"), "runn"),
-    (("schedule", "add", "x", "--every", "1h", "--notify", "no-such", "--", "list"), "--notify"),
-    (("schedule", "pause", "nightly"), "Did you mean nightly-claims"),
-    (("schedule", "history", "--last", "0"), "last must be >= 1"),
-    (("schedule", "list", "--storage", "nowhere://x"), "postgresql://"),
-    (("schedule", "list", "--storage", "sqlite:///{tmp}/file/x.db"), "{tmp}/file/x.db"),
-    (("report", "--out", "{tmp}/file/folder"), "{tmp}/file/folder"),
-]
 
 
 def answers(calls: list[list[str]]) -> subprocess.CompletedProcess[str]:
@@ -91,22 +35,6 @@ def answers(calls: list[list[str]]) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
-
-
-def test_mistakes_are_one_sentence_and_code_2(home: Path, digits: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    filled = [[a.replace("{tmp}", str(tmp_path)) for a in words] for words, _ in MISTAKES]
-    done = answers(filled)
-    said = done.stderr.split("exit ")
-    assert "Traceback" not in done.stderr
-    assert len(said) == len(MISTAKES) + 1, done.stderr
-    for (words, expected), before, after in zip(MISTAKES, said, said[1:], strict=False):
-        answer = before.partition("\n")[2] if before is not said[0] else before
-        wanted = expected.replace("{tmp}", str(tmp_path))
-        assert wanted in answer, (words, answer)
-        assert answer.startswith("error: "), (words, answer)
-        assert len(answer.splitlines()) == 1, (words, answer)
-        assert after.startswith("2"), (words, answer, after)
 
 
 def test_list_and_help_import_nothing_heavy(home: Path) -> None:
@@ -140,36 +68,6 @@ def test_a_recipe_repeated_over_seeds_has_one_set_of_numbers(home: Path, digits:
     mean = sum(error["mean"] for error in errors) / 2
     assert both["metrics"]["test_error_pct"]["mean"] == pytest.approx(mean)
     assert repeat(recipe, seeds=2)["run_id"] == both["run_id"]
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_in_a_finalizer_is_not_lost(home: Path, number: signal.Signals, code: int) -> None:
-    source = (
-        "import os, sys, time\n"
-        "from pipelines.cli import shell\n"
-        "class Last:\n"
-        "    def __del__(self):\n"
-        f"        os.kill(os.getpid(), {int(number)})\n"
-        "        time.sleep(0.1)\n"
-        "def command(_):\n"
-        "    Last()\n"
-        "    time.sleep(20)\n"
-        "    print('went on')\n"
-        "sys.exit(shell.run_command_safely(command, []))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (code, "")
-    assert "Traceback" not in done.stderr
-
-
-def test_list_is_one_json_document(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    dispatch(["list", "--json"])
-    document = json.loads(capfd.readouterr().out)
-    claims = {claim["name"] for claim in document["claims"]}
-    assert {"small-norm-factorization", "gradient-formula", "identity-beats-plain"} <= claims
-    assert {"allconv_resnet", "mlp"} <= set(document["models"])
 
 
 def test_run_claim_prints_the_documented_json(

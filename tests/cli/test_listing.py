@@ -35,6 +35,8 @@ def test_list_says_which_data_are_here(
     dispatch(["list", "--json"])
     document = json.loads(capfd.readouterr().out)
     claims = {row["name"]: row for row in document["claims"]}
+    assert claims.keys() == {*claim_catalog.names()}
+    assert {"allconv_resnet", "mlp"} <= set(document["models"])
     assert (claims["allcnn-cifar10"]["data"], claims["allcnn-cifar10"]["data_at_hand"]) == (
         ["cifar10"],
         False,

@@ -1,4 +1,4 @@
-"""A command that is told to end while libraries are imported ends, and says nothing."""
+"""A command that is told to end ends at every moment, and says nothing."""
 
 import signal
 import subprocess
@@ -53,6 +53,24 @@ def command(_):
 
 sys.exit(run_command_safely(command, [], recovers_runs=False))
 """
+IN_FINALIZER = """
+import os, signal, sys, time
+from pipelines.cli.shell import run_command_safely
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+class Last:
+    def __del__(self):
+        os.kill(os.getpid(), int(sys.argv[1]))
+        time.sleep(0.1)
+
+def command(_):
+    Last()
+    time.sleep(20)
+    print("went on", file=sys.stderr)
+
+sys.exit(run_command_safely(command, [], recovers_runs=False))
+"""
 ENDS = [(signal.SIGTERM, 143, ""), (signal.SIGHUP, 129, ""), (signal.SIGINT, 130, "Stopped")]
 
 
@@ -71,21 +89,11 @@ def exit_of(words: Sequence[str], after_s: float | None = None) -> tuple[int, st
     return process.returncode, errors
 
 
+@pytest.mark.parametrize("program", [IN_C, CUT_SHORT, IN_FINALIZER])
 @pytest.mark.parametrize(("number", "code", "message"), ENDS)
-def test_a_signal_during_an_import_is_neither_lost_nor_another_error(
-    number: signal.Signals, code: int, message: str
+def test_a_signal_is_neither_lost_nor_another_error_and_nothing_is_said_of_it(
+    number: signal.Signals, code: int, message: str, program: str
 ) -> None:
-    check_end(IN_C, number, code, message)
-
-
-@pytest.mark.parametrize(("number", "code", "message"), ENDS)
-def test_what_libraries_log_of_being_cut_short_is_not_shown(
-    number: signal.Signals, code: int, message: str
-) -> None:
-    check_end(CUT_SHORT, number, code, message)
-
-
-def check_end(program: str, number: signal.Signals, code: int, message: str) -> None:
     found, errors = exit_of(["-c", program, str(int(number))])
     assert found == code, errors
     assert len(errors.splitlines()) == bool(message)

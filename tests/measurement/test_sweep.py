@@ -128,7 +128,7 @@ def test_a_sweep_that_failed_goes_on_in_the_same_run(home: Path, monkeypatch) ->
         raise RuntimeError("no table today")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.measurement.claim_run.note.write", broken)
+        patch.setattr("pipelines.measurement.claim_run.page.write_note", broken)
         with pytest.raises(RuntimeError):
             swept(*GRID)
     (failed,) = history.rows(None, kind="sweep")

@@ -13,7 +13,7 @@ from pipelines.measurement import cells, claim, claim_catalog, claim_code, sweep
 from pipelines.measurement.claim_run import json_document
 from pipelines.measurement.plan import stated_plan
 from pipelines.results import scoreboard
-from pipelines.results.evidence import bundles, check
+from pipelines.results.evidence import adding, bundles, check
 from pipelines.running.run_options import RunOptions
 from pipelines.tracking import history, store, stored_models, tracked_run
 from pipelines.tracking.bundles import exporting, importing
@@ -37,6 +37,16 @@ def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return bundles.FOLDER
 
 
+@pytest.fixture
+def shipped(folder: Path, go: Go) -> str:
+    """The id of a run that the evidence holds; we are in another home, which has imported it."""
+    run_id = measure()
+    adding.add([NAME])
+    go("b")
+    assert bundles.import_if_own() == 1
+    return run_id
+
+
 def measure(seeds: int | None = None, **how: Any) -> str:
     """Measure the claim at smoke scale, as `run` does; the id of its run."""
     return str(measure_document(seeds, **how)["run_id"])
@@ -44,9 +54,7 @@ def measure(seeds: int | None = None, **how: Any) -> str:
 
 def measure_document(seeds: int | None = None, force: bool = False, **how: Any) -> dict[str, Any]:
     settings, run_options = claim_catalog.load(NAME).scales["smoke"], RunOptions(force=force)
-    return sweep.check(
-        NAME, "smoke", settings, seeds, run_options=run_options, reuse_anywhere=True, **how
-    )
+    return sweep.check(NAME, "smoke", settings, seeds, run_options=run_options, **how)
 
 
 def entry() -> scoreboard.Entry:
@@ -59,32 +67,27 @@ def project_seeds() -> int:
     return 0 if project is None else int(project.run.tags["seeds"])
 
 
-def test_what_the_project_recorded_is_here_and_nobodys_own(folder: Path, go: Go) -> None:
-    measured = measure()
-    [added] = bundles.add([NAME])["added"]
-    assert added["seeds"] == {"smoke": 5}
-    go("b")
-    assert bundles.import_if_own() == 1
+def test_what_the_project_recorded_is_here_and_nobodys_own(shipped: str) -> None:
     assert bundles.import_if_own() == 0
     assert history.rows(None, kind="claim") == []
     [row] = history.rows(kind="claim", origin="project")
-    assert row.origin == measured
+    assert (row.origin, row.tags["seeds"]) == (shipped, "5")
     assert (entry().yours, entry().verdict) == (None, "holds")
     own = measure()  # a cheap claim is measured here, too
-    assert own != measured
+    assert own != shipped
     shown = entry()
     assert shown.project and shown.yours
-    assert (shown.project.run.origin, shown.yours.run.id) == (measured, own)
+    assert (shown.project.run.origin, shown.yours.run.id) == (shipped, own)
     document = shown.document()
     assert (document["run_id"], document["recorded_by"]) == (own, "you")
-    assert document["project"]["run_id"] == measured
+    assert document["project"]["run_id"] == shipped
 
 
 def test_only_the_evidence_itself_says_what_the_project_recorded(
     folder: Path, go: Go, tmp_path: Path
 ) -> None:
     measured = measure()
-    [added] = bundles.add([NAME])["added"]
+    [added] = adding.add([NAME])["added"]
     copy = Path(shutil.copy(added["file"], tmp_path / "copy.zip"))
     go("b")
     assert bundles.import_runs(copy)["imported"] == []  # it came from the evidence, first
@@ -95,7 +98,7 @@ def test_only_the_evidence_itself_says_what_the_project_recorded(
     assert history.rows(None, kind="claim", origin="project") == []
     [row] = history.rows(kind="claim")
     assert (row.id, row.origin) == (imported[0], measured)
-    [again] = bundles.add([str(copy)])["added"]
+    [again] = adding.add([str(copy)])["added"]
     assert again["seeds"] == {"smoke": 5}
 
 
@@ -106,19 +109,15 @@ def test_a_claim_that_was_imported_is_added_to_the_evidence(
     go("b")
     assert len(bundles.import_runs(tmp_path / "claim.zip")["imported"]) == 1
     [row] = history.rows(kind="claim")
-    [added] = bundles.add([NAME])["added"]
+    [added] = adding.add([NAME])["added"]
     assert added["seeds"] == {"smoke": 5}
     assert row.id in {each.run_id for each in bundles.rows()}
 
 
-def test_a_seed_that_was_measured_elsewhere_joins_the_evidence(folder: Path, go: Go) -> None:
-    measure()
-    bundles.add([NAME])
-    go("b")
-    bundles.import_missing([NAME])
-    assert bundles.add([NAME])["added"] == []
+def test_a_seed_that_was_measured_elsewhere_joins_the_evidence(shipped: str) -> None:
+    assert adding.add([NAME])["added"] == []
     measure(only_seed=5)
-    [added] = bundles.add([NAME])["added"]
+    [added] = adding.add([NAME])["added"]
     assert added["seeds"] == {"smoke": 6}
 
 
@@ -127,10 +126,10 @@ def test_a_store_that_was_named_is_left_alone(
 ) -> None:
     monkeypatch.setattr(bundles, "FOLDER", tmp_path / "evidence")
     measure()
-    bundles.add([NAME])
+    adding.add([NAME])
     go("b")
     assert bundles.import_if_own() == 0
-    assert [*bundles.bundle_states().values()] == [False]
+    assert [each["here"] for each in bundles.list_bundles()["evidence"]] == [False]
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     monkeypatch.setenv("MLRUNS_HOME", str(tmp_path / "own"))
     assert bundles.import_if_own() == 1
@@ -140,17 +139,17 @@ def test_a_seed_of_another_machine_adds_one_and_nothing_twice(
     folder: Path, go: Go, tmp_path: Path
 ) -> None:
     measure()
-    bundles.add([NAME])
+    adding.add([NAME])
     go("b")
     alone = measure(only_seed=5)
     exporting.export_runs(tmp_path / "five.zip", [alone], None)
     exporting.export_runs(tmp_path / "six.zip", [measure(6)], None)  # five of them once more
     go("a")
-    [added] = bundles.add([str(tmp_path / "five.zip")])["added"]
+    [added] = adding.add([str(tmp_path / "five.zip")])["added"]
     assert added["seeds"] == {"smoke": 6}
     assert project_seeds() == 6
     assert entry().project.document()["metrics"]["ratio"]["n"] == 6  # type: ignore[union-attr]
-    assert bundles.add([str(tmp_path / "five.zip"), str(tmp_path / "six.zip")])["added"] == []
+    assert adding.add([str(tmp_path / "five.zip"), str(tmp_path / "six.zip")])["added"] == []
     assert len(bundles.files()) == 2
     go("c")
     assert bundles.import_if_own() == 2
@@ -160,12 +159,12 @@ def test_a_seed_of_another_machine_adds_one_and_nothing_twice(
 def test_no_seed_can_be_left_out(folder: Path) -> None:
     measure()
     measure(only_seed=7)
-    [added] = bundles.add([NAME])["added"]
+    [added] = adding.add([NAME])["added"]
     assert added["seeds"] == {"smoke": 5}
     measure(only_seed=5)
-    bundles.add([NAME])
+    adding.add([NAME])
     measure(only_seed=6)
-    bundles.add([NAME])
+    adding.add([NAME])
     assert project_seeds() == 8
 
 
@@ -181,9 +180,9 @@ def test_the_whole_is_joined_from_parts_of_several_machines(
     whole = metrics_of(measure())
     go("joined")
     for file in files[:4]:
-        bundles.add([str(file)])
+        adding.add([str(file)])
     assert project_seeds() == 0  # fewer than the claim asks for decide nothing
-    bundles.add([str(files[4])])
+    adding.add([str(files[4])])
     project = entry().project
     assert project is not None
     assert project.document()["metrics"] == whole
@@ -195,12 +194,12 @@ def metrics_of(run_id: str) -> Any:
 
 def test_what_is_measured_anew_replaces_evidence_that_was_deleted(folder: Path) -> None:
     measured = measure()
-    bundles.add([NAME])
+    adding.add([NAME])
     [old] = bundles.files()
-    assert bundles.add([NAME])["added"] == []
+    assert adding.add([NAME])["added"] == []
     again = measure(force=True)
     old.unlink()
-    [added] = bundles.add([NAME])["added"]
+    [added] = adding.add([NAME])["added"]
     assert added["seeds"] == {"smoke": 5}
     ids = {row.run_id for row in bundles.rows_of(Path(added["file"]))}
     assert again in ids
@@ -210,7 +209,7 @@ def test_what_is_measured_anew_replaces_evidence_that_was_deleted(folder: Path) 
 
 def test_withdrawn_evidence_is_the_projects_no_more(folder: Path, go: Go) -> None:
     measure(7)
-    bundles.add([NAME])
+    adding.add([NAME])
     go("user")
     bundles.import_if_own()
     assert project_seeds() == 7
@@ -219,11 +218,11 @@ def test_withdrawn_evidence_is_the_projects_no_more(folder: Path, go: Go) -> Non
     assert project_seeds() == 0
     go("fresh")
     measure()
-    bundles.add([NAME])
+    adding.add([NAME])
     go("user")
     assert bundles.import_if_own() == 1
     assert project_seeds() == 5
-    assert bundles.add([NAME])["added"] == []
+    assert adding.add([NAME])["added"] == []
 
 
 def test_an_addition_that_is_killed_is_repeated(
@@ -233,9 +232,9 @@ def test_an_addition_that_is_killed_is_repeated(
     with monkeypatch.context() as patch:
         patch.setattr(exporting, "write", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            bundles.add([NAME])
+            adding.add([NAME])
     assert project_seeds() == 0
-    assert len(bundles.add([NAME])["added"]) == 1
+    assert len(adding.add([NAME])["added"]) == 1
     assert project_seeds() == 5
 
 
@@ -246,26 +245,22 @@ def test_a_seed_measured_apart_is_found_with_its_verdict(folder: Path) -> None:
 
 
 def test_a_new_number_of_an_expensive_claim_is_made_of_its_cells(
-    folder: Path, go: Go, monkeypatch: pytest.MonkeyPatch
+    shipped: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measure()
-    bundles.add([NAME])
     found = claim_catalog.load(NAME)
     more = dataclasses.replace(
         found, extra_metrics=lambda measured: found.extra_metrics(measured) | {"one": 1.0}
     )
     monkeypatch.setattr(claim_catalog, "load", lambda name: more)
     monkeypatch.setattr(sweep, "EXPENSIVE_S", 0)
-    go("b")
-    bundles.import_if_own()
     document = measure_document()
     assert document["reused"]
     assert document["metrics"]["one"]["mean"] == 1
-    problems = check.check_evidence(publish(folder.parent))["problems"]
+    problems = check.check_evidence(publish(tmp_path))["problems"]
     assert any("has recorded another one than its cells say" in each for each in problems)
-    [added] = bundles.add([NAME])["added"]  # joined anew, by today's rules
+    [added] = adding.add([NAME])["added"]  # joined anew, by today's rules
     assert added["runs"] == 1
-    assert check.check_evidence(publish(folder.parent))["problems"] == []
+    assert check.check_evidence(publish(tmp_path))["problems"] == []
 
 
 def test_cells_of_other_code_are_joined_and_named(
@@ -275,7 +270,7 @@ def test_cells_of_other_code_are_joined_and_named(
     monkeypatch.setattr(claim_code, "of_claim", lambda *name: "other")
     for seed in range(1, 5):
         measure(only_seed=seed)
-    bundles.add([NAME])
+    adding.add([NAME])
     assert project_seeds() == 5
     project = entry().project
     assert project is not None
@@ -297,7 +292,7 @@ def test_a_seed_of_another_backend_is_of_the_same_code(
         second = measure(only_seed=seed)
     codes = [history.row(run_id).tags[cells.CELL_CODE] for run_id in (first, second)]
     assert len(set(codes)) == 2  # no run of one backend stands for one of another
-    bundles.add([NAME])
+    adding.add([NAME])
     [checked] = check.check_evidence(publish(folder.parent))["claims"]
     assert checked["other_code"] == 0
     project = entry().project
@@ -306,16 +301,12 @@ def test_a_seed_of_another_backend_is_of_the_same_code(
 
 
 def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
-    folder: Path, go: Go, monkeypatch: pytest.MonkeyPatch
+    shipped: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measured = measure()
-    bundles.add([NAME])
-    go("b")
-    bundles.import_if_own()
     monkeypatch.setattr(sweep, "EXPENSIVE_S", 0)
     document = measure_document()
     [row] = history.rows(kind="claim", origin="project")
-    assert (document["run_id"], row.origin, document["reused"]) == (row.id, measured, True)
+    assert (document["run_id"], row.origin, document["reused"]) == (row.id, shipped, True)
     assert tables.reason_not_measured(document).startswith("Measured by the project on 20")
     assert "other code" not in tables.reason_not_measured(document)
     monkeypatch.setattr(claim_code, "of_claim", lambda *name: "other")
@@ -326,12 +317,8 @@ def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
 
 
 def test_seeds_beyond_those_of_an_expensive_claim_are_all_that_is_measured(
-    folder: Path, go: Go, monkeypatch: pytest.MonkeyPatch
+    shipped: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measure()
-    bundles.add([NAME])
-    go("b")
-    bundles.import_if_own()
     monkeypatch.setattr(sweep, "EXPENSIVE_S", 0)
     before = cells_at(history.rows(kind="claim", origin="project")[0], 5)
     own = history.row(measure(6))
@@ -348,17 +335,13 @@ def cells_at(row: history.Row, seeds: int) -> list[tuple[str, int]]:
     return [(plan.cell_fingerprint(m.cell), m.start_ms) for m in found]
 
 
-def test_an_export_leaves_out_what_everyone_has(folder: Path, go: Go, tmp_path: Path) -> None:
-    measured = measure()
-    bundles.add([NAME])
-    go("b")
-    bundles.import_if_own()
+def test_an_export_leaves_out_what_everyone_has(shipped: str, tmp_path: Path) -> None:
     own = measure()
     runs = exporting.export_runs(tmp_path / "mine.zip", [NAME], None)["runs"]
     [row] = history.rows(kind="claim", origin="project")
-    assert row.origin == measured
-    assert own in {run["run_id"] for run in runs}
-    assert row.id not in {run["run_id"] for run in runs}
+    assert row.origin == shipped
+    exported = {run["run_id"] for run in runs}
+    assert own in exported and row.id not in exported
     [named] = exporting.export_runs(tmp_path / "named.zip", [row.id], None)["runs"]
     assert named["run_id"] == row.id
 
@@ -372,7 +355,7 @@ def publish(tmp_path: Path) -> Path:
 def test_every_verdict_follows_from_the_curves(folder: Path, go: Go, tmp_path: Path) -> None:
     for name in (NAME, "gradient-formula"):
         sweep.check(name, "smoke", claim_catalog.load(name).scales["smoke"])
-    bundles.add([NAME, "gradient-formula"])
+    adding.add([NAME, "gradient-formula"])
     results = publish(tmp_path)
     go("empty")
     document = check.check_evidence(results)
@@ -390,9 +373,11 @@ DOCTORED = {  # of results.json: a text, another in its place, and how the first
 }
 
 
-def test_a_doctored_row_is_found(folder: Path, tmp_path: Path) -> None:
+def test_a_doctored_row_is_found_and_a_verdict_without_evidence(
+    folder: Path, tmp_path: Path
+) -> None:
     measure()
-    bundles.add([NAME])
+    adding.add([NAME])
     results = publish(tmp_path)
     text = results.read_text()
     for old, (new, problem) in DOCTORED.items():
@@ -400,12 +385,7 @@ def test_a_doctored_row_is_found(folder: Path, tmp_path: Path) -> None:
         results.write_text(text.replace(old, new))
         [first, *_] = check.check_evidence(results)["problems"]
         assert first.startswith(f"{NAME}: {problem}")
-
-
-def test_a_verdict_without_evidence_is_found(folder: Path, tmp_path: Path) -> None:
-    measure()
-    bundles.add([NAME])
-    results = publish(tmp_path)
+    results.write_text(text)
     for each in bundles.files():
         each.unlink()
     [problem] = check.check_evidence(results)["problems"]
@@ -413,10 +393,9 @@ def test_a_verdict_without_evidence_is_found(folder: Path, tmp_path: Path) -> No
 
 
 def test_the_last_bits_of_a_fit_are_no_other_number() -> None:
-    recorded = {f"{claim.SEED_PREFIX}slope": {0: -0.9912964992116793}}
-    assert json_document.has_recorded(recorded, {"slope": [-0.9912964992116795]})
-    assert not json_document.has_recorded(recorded, {"slope": [-0.9912964]})
-    assert not json_document.has_recorded(recorded, {"slope": [-0.9912964992116793] * 2})
+    assert json_document.are_same([-0.9912964992116793], [-0.9912964992116795])
+    assert not json_document.are_same([-0.9912964992116793], [-0.9912964])
+    assert not json_document.are_same([-0.9912964992116793], [-0.9912964992116793] * 2)
 
 
 def test_a_run_that_recorded_other_numbers_than_its_curves_is_found(
@@ -425,18 +404,18 @@ def test_a_run_that_recorded_other_numbers_than_its_curves_is_found(
     row = history.row(measure())
     worst = row.metrics["ratio"]
     store.client().log_metric(row.id, f"{claim.SEED_PREFIX}ratio", worst / 2, step=0)
-    monkeypatch.setattr(bundles, "_is_of_today", lambda *_: True)
-    bundles.add([NAME])
+    monkeypatch.setattr(adding, "_is_of_today", lambda *_: True)
+    adding.add([NAME])
     problems = check.check_evidence(publish(tmp_path))["problems"]
     assert f"{NAME}: run {row.id} has recorded another ratio than its cells say" in problems
 
 
 def test_what_is_added_must_be_a_file_or_a_claim(folder: Path) -> None:
     with pytest.raises(UserError, match="must be named"):
-        bundles.add([])
+        adding.add([])
     with pytest.raises(UserError, match="small-norm"):
-        bundles.add(["small-norm"])
-    assert bundles.add([NAME])["added"] == []
+        adding.add(["small-norm"])
+    assert adding.add([NAME])["added"] == []
 
 
 @pytest.mark.slow
@@ -448,7 +427,7 @@ def test_trainings_travel_without_networks_and_with_thin_curves(
     sweep.check(name, "smoke", claim_catalog.load(name).scales["smoke"])
     trained = {row.id: row.metrics for row in history.rows(kind="training")}
     monkeypatch.setattr(importing, "SHOWN_POINTS", 3)
-    bundles.add([name])
+    adding.add([name])
     go("b")
     bundles.import_if_own()
     rows = history.rows(kind="training", origin="project")

@@ -22,7 +22,7 @@ from pipelines.measurement.claim_run import settings_table
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import stated_plan
 from pipelines.results import scoreboard
-from pipelines.results.evidence import bundles, check, derive
+from pipelines.results.evidence import adding, bundles, check, derive
 from pipelines.results.evidence import recorded as recorded_evidence
 from pipelines.tracking import history, store, tracked_run
 from tests.conftest import Go
@@ -92,7 +92,7 @@ def write_table(name: str, table: bytes, before: bytes) -> str:
         plan = stated_plan(name, scale, seeds)
         found = unpack(table, plan.cells_by_fingerprint)
         if len(found) == len(plan.cells) == len(lines) - 1:
-            return settings_table.write(settings_table.rows(plan, [*found.values()]))
+            return settings_table.write(settings_table.rows(plan.claim, [*found.values()]))
     return before.decode()
 
 
@@ -119,7 +119,7 @@ def recorded(name: str) -> list[derive.RecordedCell]:
     """Return the cells of a claim in the evidence."""
     evidence = recorded_evidence.read(name)
     assert evidence.deciding
-    return evidence.deciding.cells
+    return derive.cells_of(evidence.deciding)
 
 
 def problems(name: str) -> list[str]:
@@ -168,7 +168,7 @@ def test_cells_written_by_hand_are_not_added_and_nothing_is_published() -> None:
     name = "small-init-helps"
     write_cells(name)
     with pytest.raises(UserError, match=r"small-init-helps seed=\d: there is no search of .*add"):
-        bundles.add([name])
+        adding.add([name])
     assert bundles.files() == []
     assert history.rows_with_evidence(None, origin="project") == []
 
@@ -188,7 +188,7 @@ def test_the_trainings_that_a_cell_follows_from_come_with_it_wherever_they_were_
         ) as run:
             run.log({"batch_loss": 1.0, "learning_rate": 0.1, "val_error_pct": 22.0}, 7_020)
             run.log({"test_error_pct": 20.0 if arm.startswith("small") else 25.0}, 7_020)
-    [added] = bundles.add([name])["added"]
+    [added] = adding.add([name])["added"]
     assert added["seeds"] == {"hours": 5}
     kinds = [row.kind for row in bundles.rows([name])]
     assert (kinds.count("training"), kinds.count("search")) == (10, 10)
@@ -313,7 +313,7 @@ def test_a_training_that_diverged_gives_what_it_gave_when_it_was_measured() -> N
 def measure_theorem() -> list[derive.RecordedCell]:
     """Put measured cells of a theorem into the evidence; return them."""
     sweep.check(THEOREM, "smoke", claim_catalog.load(THEOREM).scales["smoke"])
-    bundles.add([THEOREM])
+    adding.add([THEOREM])
     return recorded(THEOREM)
 
 

@@ -13,7 +13,7 @@ from pipelines.measurement import claim_catalog, sweep
 from pipelines.measurement.cost import Cost, hours, minutes, seconds
 from pipelines.measurement.experiment import Experiment
 from pipelines.results import markdown, scoreboard
-from pipelines.results.evidence import bundles, queue, recorded
+from pipelines.results.evidence import adding, bundles, queue, recorded
 from pipelines.running.run_options import RunOptions
 from pipelines.tracking import store, tracked_run
 
@@ -54,7 +54,7 @@ def test_the_cheapest_verdict_comes_first_and_ends_in_the_evidence(digits: Path)
 
 def test_trained_networks_whose_seeds_lack_are_shown_without_a_verdict(digits: Path) -> None:
     measure(TRAINED, only_seed=0)
-    bundles.add([TRAINED])
+    adding.add([TRAINED])
     board = scoreboard.entries()
     assert [entry.verdict for entry in board if entry.name == TRAINED] == ["not run"]
     [begun] = [entry.begun for entry in board if entry.begun]

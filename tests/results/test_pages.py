@@ -13,8 +13,8 @@ import pytest
 from mkdocs.exceptions import PluginError
 
 from pipelines.measurement import claim_catalog
-from pipelines.results import _claim_charts, claim_pages, scoreboard
-from pipelines.results._claim_charts import Group
+from pipelines.results import claim_pages, scoreboard
+from pipelines.results.claim_pages import Group
 from pipelines.results.evidence import recorded
 from pipelines.results.published import read_claims
 from tests.conftest import ROOT
@@ -97,7 +97,7 @@ def test_curves_are_thin_and_name_their_settings(entry: scoreboard.Entry) -> Non
 def test_a_chart_shows_the_mean_of_the_seeds_and_every_seed() -> None:
     steps = np.arange(1_000)
     seeds = [(steps, {"loss": 2.0 ** -(steps / 100) * scale}) for scale in (1.0, 3.0)]
-    chart = _claim_charts.draw([Group("rate=0.1", seeds)], ["loss", "absent"], "step")
+    chart = claim_pages.draw([Group("rate=0.1", seeds)], ["loss", "absent"], "step")
     assert chart
     light, mean = chart["traces"]
     assert (mean["x"][0], mean["x"][-1], len(mean["x"])) == (0, 999, 200)
@@ -105,9 +105,9 @@ def test_a_chart_shows_the_mean_of_the_seeds_and_every_seed() -> None:
     assert light["x"].count(None) == 2  # seeds are apart from each other
     assert chart["logarithmic"] == {"x": False, "y": True}
     point = Group("rate=1", [(steps[:1], {"loss": np.ones(1)})])
-    both = _claim_charts.draw([Group("rate=0.1", seeds), point], ["loss"], "step")
+    both = claim_pages.draw([Group("rate=0.1", seeds), point], ["loss"], "step")
     assert both and both["settings"] == both["all_settings"] == 1  # a point is no curve
-    assert _claim_charts.draw([point], ["loss"], "step") is None
+    assert claim_pages.draw([point], ["loss"], "step") is None
 
 
 def test_learning_curves_have_the_names_and_the_order_of_the_arms() -> None:
@@ -119,7 +119,7 @@ def test_learning_curves_have_the_names_and_the_order_of_the_arms() -> None:
         for trace in chart["traces"]
         if "metric" in trace
     }
-    first, second, *_ = _claim_charts.COLOURS  # the figure's, too, which draws them in this order
+    first, second, *_ = claim_pages.COLOURS  # the figure's, too, which draws them in this order
     assert list(shown.items()) == [("plain", first), ("normalized", second)]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.measurement import claim_catalog, plan
-from pipelines.measurement.claim_run import note
+from pipelines.measurement.claim_run import page
 from pipelines.recipes import catalog
 from pipelines.results import reference_runs, scoreboard
 from pipelines.results._paper_numbers import TABLE, Reported
@@ -94,7 +94,7 @@ def test_a_citation_has_authors_title_year_and_arxiv_id(row: Reported) -> None:
         assert where
     run = reference_runs.build_reference(row)
     assert run.tags["source"] == run.tags["scale"] == "paper"
-    assert len(run.tags["mlflow.note.content"]) < note.MAX_CHARS
+    assert len(run.tags["mlflow.note.content"]) < page.MAX_CHARS
     assert all(str(place) in run.tags["mlflow.note.content"] for place in sum(row.places, ()))
     assert run.tags["n"] == (str(row.n) if row.n else "not stated")
 

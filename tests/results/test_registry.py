@@ -89,17 +89,10 @@ def test_the_best_is_chosen_by_validation_and_not_by_test(home: Path) -> None:
     assert "| `test_error_pct` | 9 |" in found.description
 
 
-def test_the_error_chooses_where_the_loss_would_choose_another(home: Path) -> None:
-    record_training(4.0, loss=0.1)
-    low_error = record_training(3.0, seed=1, loss=0.3)
-    document = model_registry.register(NAME, SCALE)
-    assert document["run_id"] == low_error
-    assert "by `val_error_pct` of these weights" in get_champion().description
-
-
-def test_the_number_that_chooses_is_that_of_the_stored_weights(home: Path) -> None:
-    record_training(20.0, best=1.0)  # once good; what it stored is not
-    steady = record_training(8.0, best=7.0, seed=1)
+def test_the_error_of_the_stored_weights_chooses_and_not_the_loss(home: Path) -> None:
+    record_training(20.0, best=1.0, loss=0.2)  # once good; what it stored is not
+    record_training(9.0, seed=2, loss=0.1)
+    steady = record_training(8.0, best=7.0, seed=1, loss=0.3)
     document = model_registry.register(NAME, SCALE)
     assert (document["run_id"], document["metrics"]["val_error_pct"]) == (steady, 8.0)
     found = get_champion()
@@ -130,13 +123,17 @@ def test_a_smaller_scale_never_takes_the_alias_and_a_larger_one_does(
     assert model_registry.register(NAME, "cpu")["run_id"] == better
 
 
-def test_a_larger_champion_whose_run_is_deleted_stays_until_its_version_is(home: Path) -> None:
+def test_a_champion_whose_run_is_deleted_is_replaced_by_its_scale_alone(home: Path) -> None:
     small, large = record_training(8.0), record_training(9.0, scale="cpu")
     model_registry.register(NAME, "cpu")
     store.client().delete_run(large)
-    assert model_registry.register(NAME, "smoke")["run_id"] == large
+    assert model_registry.register(NAME, "smoke")["run_id"] == large  # until its version is deleted
     store.client().delete_model_version(NAME, "1")
     assert model_registry.register(NAME, "smoke")["run_id"] == small
+    left = record_training(9.0, seed=1)
+    store.client().delete_run(small)
+    document = model_registry.register(NAME, "smoke")
+    assert (document["run_id"], document["new"], count_versions()) == (left, True, 2)
 
 
 def test_one_run_of_two_scales_is_champion_at_the_larger(home: Path) -> None:
@@ -185,14 +182,6 @@ def test_a_dry_run_says_what_would_be_and_changes_nothing(
     assert f"would become the champion: run {better}, smoke scale\n" in shown
 
 
-def test_a_champion_whose_run_is_gone_is_replaced(home: Path) -> None:
-    gone, left = record_training(8.0), record_training(9.0, seed=1)
-    model_registry.register(NAME, SCALE)
-    store.client().delete_run(gone)
-    document = model_registry.register(NAME, SCALE)
-    assert (document["run_id"], document["new"], count_versions()) == (left, True, 2)
-
-
 def test_which_runs_are_a_recipe_at_a_scale(home: Path) -> None:
     overridden = record_training(7.0, learning_rate=0.3)
     same_settings = record_training(8.0, run_as=None, seed=3)
@@ -230,20 +219,16 @@ def test_a_version_names_the_claim_of_its_recipe_or_of_its_parents(home: Path) -
         (NAME, "smoke", "Run python -m pipelines run mlp-digits --scale smoke first"),
         (NAME, "paper", "Choices: cpu, smoke"),
         ("mlp-digit", "smoke", "Did you mean mlp-digits"),
+        (NAME, "cpu", "{bare}.*--force"),
     ],
 )
 def test_what_cannot_be_registered_is_said_in_a_sentence(
     home: Path, name: str, scale: str, said: str
 ) -> None:
-    with pytest.raises(UserError, match=said):
+    record_training(9.0, scale="cpu")
+    bare = record_training(8.0, scale="cpu", seed=1, model=False)
+    with pytest.raises(UserError, match=said.format(bare=bare)):
         model_registry.register(name, scale)
-
-
-def test_a_best_run_without_a_model_is_said(home: Path) -> None:
-    record_training(9.0)
-    bare = record_training(8.0, seed=1, model=False)
-    with pytest.raises(UserError, match=f"{bare}.*--force"):
-        model_registry.register(NAME, SCALE)
     assert count_versions() == 0
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,16 +32,30 @@ class Addresses(HTMLParser):
         self.found += [str(value) for key, value in attrs if key in ("src", "href")]
 
 
-def test_the_report_is_a_function_of_the_database(home: Path, tmp_path: Path) -> None:
-    sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])
-    for folder in (tmp_path / "a", tmp_path / "b"):
-        document = scoreboard.write(folder)
+@pytest.fixture
+def measured(home: Path, tmp_path: Path) -> dict[str, Any]:
+    """One claim measured and a report written into `tmp_path`; the document of the claim."""
+    document = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])
+    scoreboard.write(tmp_path)
+    return document
+
+
+def test_the_report_is_a_function_of_the_database(measured: dict[str, Any], tmp_path: Path) -> None:
+    verdicts = {e["claim"]: e["verdict"] for e in scoreboard.write(tmp_path / "again")["claims"]}
     for file in ("RESULTS.md", "results.json", "results.html", f"figures/{NAME}.png"):
-        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
-    verdicts = {entry["claim"]: entry["verdict"] for entry in document["claims"]}
+        assert (tmp_path / file).read_bytes() == (tmp_path / "again" / file).read_bytes()
     assert verdicts[NAME] == "holds"
     assert verdicts["gradient-formula"] == "not run"
     assert set(verdicts) == set(claim_catalog.names())
+
+
+def test_the_page_needs_nothing_but_itself(measured: dict[str, Any], tmp_path: Path) -> None:
+    page, text = Addresses(), (tmp_path / "results.html").read_text()
+    page.feed(text)
+    own = [each for each in page.found if each.startswith(("data:image/png;base64,", "#"))]
+    assert set(page.found) - set(own) == {mlflow_ui.run_page(measured["run_id"])}
+    assert len([each for each in own if each.startswith("data:")]) == 1
+    assert not re.search(r"<script [^>]|srcset=|@import|import\(|fetch\(|url\(", text)
 
 
 def test_a_run_with_other_settings_or_fewer_seeds_is_not_the_claim_s(home: Path) -> None:
@@ -54,22 +69,9 @@ def test_a_run_with_other_settings_or_fewer_seeds_is_not_the_claim_s(home: Path)
     assert yours.run.id == stated["run_id"] != document["run_id"]
 
 
-def test_the_page_needs_nothing_but_itself(home: Path, tmp_path: Path) -> None:
-    document = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])
-    scoreboard.write(tmp_path)
-    page = Addresses()
-    page.feed((tmp_path / "results.html").read_text())
-    own = [each for each in page.found if each.startswith(("data:image/png;base64,", "#"))]
-    run = mlflow_ui.run_page(document["run_id"])
-    assert sorted(set(page.found) - set(own)) == [run]
-    assert len([each for each in own if each.startswith("data:")]) == 1
-    text = (tmp_path / "results.html").read_text()
-    assert not re.search(r"<script [^>]|srcset=|@import|import\(|fetch\(|url\(", text)
-
-
-def test_decided_claims_come_first_and_can_be_filtered(home: Path, tmp_path: Path) -> None:
-    sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])
-    scoreboard.write(tmp_path)
+def test_decided_claims_come_first_and_can_be_filtered(
+    measured: dict[str, Any], tmp_path: Path
+) -> None:
     text = (tmp_path / "results.html").read_text()
     rows = re.findall(
         r'<details .*?id="([\w-]+)" data-verdict="([\w ]+)".*?data-document="(\w+)"', text
@@ -87,22 +89,22 @@ def test_decided_claims_come_first_and_can_be_filtered(home: Path, tmp_path: Pat
     assert choices == [*DOCUMENTS]
 
 
-def test_both_say_of_every_claim_what_was_measured(home: Path, tmp_path: Path) -> None:
-    document = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])
-    scoreboard.write(tmp_path)
-    ratio = document["metrics"]["ratio"]
-    measured = f"ratio {ratio['mean']:.4g} ± {ratio['sd']:.2g} (n = {ratio['n']})"
+def test_both_say_of_every_claim_what_was_measured(
+    measured: dict[str, Any], tmp_path: Path
+) -> None:
+    ratio = measured["metrics"]["ratio"]
+    said = f"ratio {ratio['mean']:.4g} ± {ratio['sd']:.2g} (n = {ratio['n']})"
     for file in ("RESULTS.md", "results.html"):
         text = (tmp_path / file).read_text()
-        assert measured in text
+        assert said in text
         assert all(name in text for name in claim_catalog.names())
-    assert document["run_id"][:8] in (tmp_path / "results.html").read_text()
+    assert measured["run_id"][:8] in (tmp_path / "results.html").read_text()
     results = (tmp_path / "RESULTS.md").read_text()
     assert mlflow_ui.address() not in results  # another home has other addresses
     rows = re.findall(r"^\| ([\w-]+|\[[\w-]+\].*?) \|", results, re.M)
     assert len(rows) == len(claim_catalog.names()) + rows.count("claim")
     claims = {each["claim"]: each for each in published.read(tmp_path / "results.json")["claims"]}
-    assert claims[NAME]["metrics"] == document["metrics"]
+    assert claims[NAME]["metrics"] == measured["metrics"]
     assert set(claims) == set(claim_catalog.names())
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from pipelines.claims.ours.identity_beats_plain import recipes
 from pipelines.errors import UserError
-from pipelines.measurement import cells, claim_catalog, run_charts, sweep
+from pipelines.measurement import cells, claim_catalog, sweep
+from pipelines.measurement.claim_run import page
 from pipelines.measurement.plan import stated_plan
 from pipelines.results import comparison, reference_runs
 from pipelines.results.evidence import bundles
@@ -48,7 +49,7 @@ def test_a_claim_s_page_leads_to_a_chart_of_measured_and_bound(home: Path, tmp_p
     for card in cards:
         by_section.setdefault(card["metricSectionId"], []).append(card["selectedMetricKeys"])
     compared = by_section["gradient_squared vs bound"]  # a chart a setting
-    assert 1 < len(compared) <= run_charts.MOST_SETTINGS
+    assert 1 < len(compared) <= page.MOST_SETTINGS
     for measured, bound in compared:
         assert measured.removesuffix("gradient_squared") == bound.removesuffix("bound")
     drawn = {key for card in cards for key in card["selectedMetricKeys"]}
@@ -222,8 +223,8 @@ def test_a_port_that_is_taken_is_said_so() -> None:
 
 def test_settings_are_drawn_in_the_order_of_their_numbers() -> None:
     metrics = [f"curve/d {d} rate {rate} loss" for d in (2, 64, 8) for rate in (0.5, 1e-05)]
-    [[drawn]] = run_charts.sections([("loss",)], metrics).values()
+    [[drawn]] = page.sections([("loss",)], metrics).values()
     assert [key.split(" ")[1] for key in drawn] == ["2", "2", "8", "8", "64", "64"]
     assert drawn[0] == "curve/d 2 rate 1e-05 loss"
-    assert run_charts.sections([("loss",)], ["curve/loss"]) == {"loss": [["curve/loss"]]}
-    assert run_charts.sections([("loss", "bound")], ["val_loss"]) == {}
+    assert page.sections([("loss",)], ["curve/loss"]) == {"loss": [["curve/loss"]]}
+    assert page.sections([("loss", "bound")], ["val_loss"]) == {}

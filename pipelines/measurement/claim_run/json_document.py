@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from pipelines.measurement import claim_catalog
-from pipelines.measurement.claim import SEED_PREFIX, Claim
+from pipelines.measurement.claim import SEED_PREFIX, TAGS
 from pipelines.measurement.claim_run import settings_table
-from pipelines.measurement.verdict import SMALLER_SCALE
-from pipelines.running.seed_statistics import metric_spreads
+from pipelines.running.seed_statistics import metric_spreads, summarize
 from pipelines.tracking import history
 
 MEASURED_BY = "measured_by"  # tag of a claim: digests of the codes that measured its cells
@@ -21,7 +20,7 @@ Values = Mapping[str, Sequence[float]]  # by metric, one number a seed
 def stated_document(name: str) -> dict[str, Any]:
     """Return what a claim says without a run: its verdict is `not run` or `not decidable here`."""
     claim = claim_catalog.load(name)
-    judgement = judge(claim, {}, "smoke")
+    judgement = claim.judge({}, "smoke")
     return {
         "claim": name,
         "source": claim.source,
@@ -40,7 +39,7 @@ def claim_document(row: history.Row) -> dict[str, Any]:
     is_sweep = tags["kind"] == "sweep"
     return {
         **stated_document(tags["claim"]),
-        **{key: tags[key] for key in ("source", "scale", "verdict", "as_printed", "floor")},
+        **{key: tags[key] for key in ("source", "scale", *TAGS)},
         "seeds": n,
         "metrics": metric_spreads({k: v for k, v in row.metrics.items() if k != "wall_s"}, n),
         "run_id": row.id,
@@ -52,35 +51,25 @@ def claim_document(row: history.Row) -> dict[str, Any]:
     }
 
 
-def judge(claim: Claim, values: Values, scale: str, altered: bool = False) -> dict[str, Any]:
-    """Return what the rules of today say of these numbers: `Claim.judge`, and of every bound.
+def judged_document(row: history.Row, values: Values, altered: bool = False) -> dict[str, Any]:
+    """Return the document of a measured claim with its verdict by the rules of today.
 
-    A bound has an outcome where it is judged, and an interval where its mean over seeds decides.
+    `values` are the numbers that it recorded. `altered`: other settings than those of its scale.
     """
-    judgement = claim.judge(values, scale, altered)
-    published = scale == "paper" and not altered
-    bounds = []
-    for bound in claim.decided_by:
-        numbers = values.get(bound.metric, ())
-        judged = judgement["verdict"] != SMALLER_SCALE
-        judged &= published or bound.metric not in claim.reported
-        interval = bound.deciding_interval(numbers)
-        bounds.append(
-            {"metric": bound.metric, "rule": bound.rule}
-            | {"outcome": bound.verdict(numbers) if numbers and judged else ""}
-            | {"interval": interval and list(interval)}
-        )
-    return judgement | {"bounds": bounds}
+    claim = claim_catalog.load(row.tags["claim"])
+    return claim_document(row) | claim.judge(values, row.tags["scale"], altered)
 
 
 def rejudged_document(row: history.Row, altered: bool = False) -> dict[str, Any]:
-    """Return the document of a measured claim with its verdict by the rules of today.
-
-    `altered`: its settings are not those of its scale.
-    """
+    """Return the same of a run in MLflow, which is asked for its numbers."""
     values = seed_values(history.histories([row.id], SEED_PREFIX)[row.id])
-    claim = claim_catalog.load(row.tags["claim"])
-    return claim_document(row) | judge(claim, values, row.tags["scale"], altered)
+    return judged_document(row, values, altered)
+
+
+def derived_document(row: history.Row, values: Values, altered: bool = False) -> dict[str, Any]:
+    """Return the same with numbers that were made anew, of the cells of the run."""
+    metrics = metric_spreads(summarize(values), int(row.tags["seeds"]))
+    return judged_document(row, values, altered) | {"metrics": metrics}
 
 
 def seed_values(histories: Mapping[str, Mapping[int, float]]) -> dict[str, list[float]]:
@@ -90,12 +79,6 @@ def seed_values(histories: Mapping[str, Mapping[int, float]]) -> dict[str, list[
         for key, by_seed in histories.items()
         if key.startswith(SEED_PREFIX)
     }
-
-
-def has_recorded(histories: Mapping[str, Mapping[int, float]], values: Values) -> bool:
-    """Return whether a claim's run with these histories holds these numbers, seed by seed."""
-    recorded = seed_values(histories)
-    return all(are_same(recorded.get(metric, []), numbers) for metric, numbers in values.items())
 
 
 def are_same(first: Sequence[float], second: Sequence[float]) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
+from pipelines.measurement.claim import Claim
 from pipelines.measurement.grid import ASSUMPTION, Measured
-from pipelines.measurement.plan import MeasurementPlan
 from pipelines.running.seed_statistics import standard_deviation
 from pipelines.tracking import history, store
 
@@ -19,9 +19,9 @@ WORST_PREFIX = "worst_"  # begins the columns of the bounded metrics
 Rows = Sequence[Mapping[str, Any]]
 
 
-def rows(plan: MeasurementPlan, measured: Sequence[Measured]) -> list[dict[str, Any]]:
+def rows(claim: Claim, measured: Sequence[Measured]) -> list[dict[str, Any]]:
     """Return a row a cell: settings, seed, share of steps in the premise, worst and last values."""
-    inner, bounds = plan.claim.inner, plan.claim.curve_bounds(measured)
+    inner, bounds = claim.inner, claim.curve_bounds(measured)
     return [
         {
             **{key: value for key, value in m.cell.params.items() if key != inner},

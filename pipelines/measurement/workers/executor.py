@@ -13,7 +13,6 @@ import time
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import cast
 
 import joblib
@@ -44,26 +43,15 @@ def measure_cells(
         return
     lethal: list[Cell] = []
     batches = list(grid.split_batches(todo, plan.claim.batch_by, plan.claim.batch))
-    for result in _measure_batches(plan, batches, lethal) if batches else ():
-        yield _split(plan, result)
+    yield from _measure_batches(plan, batches, lethal) if batches else ()
     if lethal:
         raise _lethal_error(plan, lethal)
 
 
-@dataclass(frozen=True)
-class BatchResult:
-    """Cells with their curves, and when they were measured."""
-
-    cells: Cells
-    curves: Curves
-    start_ms: int
-    end_ms: int
-
-
 def _measure_batches(
     plan: MeasurementPlan, batches: Sequence[Cells], lethal: list[Cell]
-) -> Iterator[BatchResult]:
-    """Yield results as they come.
+) -> Iterator[list[Measured]]:
+    """Yield cells as they are measured.
 
     What was under way when a worker was killed is measured again, one batch at a time, after all
     others; of a batch that then kills its worker each cell by itself. Cells that do so alone are
@@ -89,8 +77,8 @@ def _measure_batches(
 
 def _run_batches(
     plan: MeasurementPlan, batches: Sequence[Cells], killed: type[Exception]
-) -> Generator[BatchResult, None, list[Cells]]:
-    """Yield results as they come; return what was under way whenever a worker was killed."""
+) -> Generator[list[Measured], None, list[Cells]]:
+    """Yield cells as they are measured; return what was under way whenever a worker was killed."""
     code, remaining, suspects = claim_code.of_claim(plan.name), dict(enumerate(batches)), []
     while remaining:
         calls = [
@@ -99,9 +87,8 @@ def _run_batches(
         ]
         numbers, pool = list(remaining), joblib.Parallel(return_as="generator_unordered")
         try:
-            for number, result in pool(calls):
-                del remaining[number]
-                yield result
+            for number, *result in pool(calls):
+                yield _split(plan, remaining.pop(number), *result)
         except killed:
             begun = numbers[: pool.n_dispatched_tasks]
             suspects += [remaining.pop(number) for number in begun if number in remaining]
@@ -148,8 +135,8 @@ def _end_with_parent(parent: int) -> None:
     subcommands.end_with_parent(parent, lambda: os._exit(1))
 
 
-def _measure_batch(name: str, code: str, number: int, cells: Cells) -> tuple[int, BatchResult]:
-    """Measure cells in one vectorized call; return the number with the result.
+def _measure_batch(name: str, code: str, number: int, cells: Cells) -> tuple[int, Curves, int, int]:
+    """Measure cells in one vectorized call; return the number, the curves, and begin and end in ms.
 
     One BLAS thread is used: on small matrices more cost, not gain. Raise UserError where this
     process has other code.
@@ -161,22 +148,24 @@ def _measure_batch(name: str, code: str, number: int, cells: Cells) -> tuple[int
     theorem, start = cast("claim.Theorem", claim_catalog.load(name)), _now_ms()
     with BLAS_LOCK, threadpool_limits(1, user_api="blas"):
         curves = theorem.measure(cells)
-    return number, BatchResult(cells, curves, start, _now_ms())
+    return number, curves, start, _now_ms()
 
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _split(plan: MeasurementPlan, result: BatchResult) -> list[Measured]:
+def _split(
+    plan: MeasurementPlan, cells: Cells, measured: Curves, start_ms: int, end_ms: int
+) -> list[Measured]:
     """Return what was measured in one call, cell by cell."""
-    steps = np.asarray(result.curves[0], np.int64)
-    curves = {name: np.asarray(values, float) for name, values in result.curves[1].items()}
+    steps = np.asarray(measured[0], np.int64)
+    curves = {name: np.asarray(values, float) for name, values in measured[1].items()}
     for name, values in curves.items():
-        if values.shape != (len(result.cells), len(steps)):
+        if values.shape != (len(cells), len(steps)):
             raise ValueError(
                 "A curve must have one value a cell and step. Received: "
-                f"{name} of shape {values.shape} for {len(result.cells)} cells and {len(steps)} "
+                f"{name} of shape {values.shape} for {len(cells)} cells and {len(steps)} "
                 f"steps, of {plan.name}. Return an array of shape [n, k]."
             )
     return [
@@ -185,10 +174,10 @@ def _split(plan: MeasurementPlan, result: BatchResult) -> list[Measured]:
             steps,
             {name: values[i] for name, values in curves.items()},
             plan.code,
-            start_ms=result.start_ms,
-            end_ms=result.end_ms,
+            start_ms=start_ms,
+            end_ms=end_ms,
         )
-        for i, cell in enumerate(result.cells.cells)
+        for i, cell in enumerate(cells.cells)
     ]
 
 

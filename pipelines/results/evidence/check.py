@@ -19,9 +19,8 @@ from pipelines.measurement.claim_run.json_document import JsonDocument
 from pipelines.measurement.claim_view import ClaimView
 from pipelines.results import counts, markdown, published
 from pipelines.results.evidence import recorded
-from pipelines.results.evidence.derive import draw, is_measurable
+from pipelines.results.evidence.derive import cells_of, draw, is_measurable
 from pipelines.results.evidence.recorded import RecordedRun
-from pipelines.running import seed_statistics
 from pipelines.runtime.provenance import ROOT
 
 SHOWN = ("verdict", "as printed", "scale", "floor reached", "measured")  # of every claim
@@ -49,16 +48,17 @@ def check_evidence(
         evidence = recorded.read(name)
         for run in evidence.by_scale.values():
             problems += [f"{name}: {problem}" for problem in _check_run(run)]
-            problems += [problem for cell in run.cells for problem in cell.check()]
+            problems += [problem for cell in cells_of(run) for problem in cell.check()]
         deciding = evidence.deciding
-        if deciding and (document := _derive(deciding)):
+        if deciding and deciding.is_whole:
+            document = json_document.derived_document(deciding.row, deciding.derived_values)
             derived[name] = document
             about = {"claim": name, "seeds": document["seeds"]}
             about |= {"other_code": count_other_code(deciding)}
             claims.append(about | {key: ClaimView(document).text(key) for key in SHOWN})
         compared = _compare(derived.get(name), stated.get(name))
         problems += [f"{name}: {problem}" for problem in compared]
-        cells = deciding.cells if deciding else []
+        cells = cells_of(deciding) if deciding else []
         pool += [[cell for cell in cells if again and is_measurable(cell, 60 * minutes / again)]]
     problems += _find_outdated(derived, results)
     drawn = draw(pool, again, seed)
@@ -86,28 +86,17 @@ def _check_run(run: RecordedRun) -> Iterator[str]:
     """Yield what a run of a claim has recorded that its cells do not say."""
     if run.plan is None:
         return
-    measured, whole = run.measured, len(run.plan.cells)
-    if len(measured) < whole:
-        yield f"run {run.row.id} holds {len(measured)} of {whole} settings"
+    measured = run.measured
+    if not run.is_whole:
+        yield f"run {run.row.id} holds {len(measured)} of {len(run.plan.cells)} settings"
         return
-    table = settings_table.write(settings_table.rows(run.plan, measured))
+    table = settings_table.write(settings_table.rows(run.plan.claim, measured))
     if run.csv.splitlines() != table.splitlines():
         yield f"run {run.row.id} has another {settings_table.FILE} than its cells say"
     found = run.seed_values
     for metric, numbers in run.derived_values.items():
         if not json_document.are_same(found.get(metric, []), numbers):
             yield f"run {run.row.id} has recorded another {metric} than its cells say"
-
-
-def _derive(run: RecordedRun) -> JsonDocument | None:
-    """Return what the cells of a run say of its claim; None where it lacks some."""
-    plan = run.plan
-    if plan is None or len(run.measured) < len(plan.cells):
-        return None
-    values = run.derived_values
-    metrics = seed_statistics.metric_spreads(seed_statistics.summarize(values), plan.seeds)
-    judgement = json_document.judge(plan.claim, values, plan.scale)
-    return {**run.judged_document, **judgement, "metrics": metrics}
 
 
 def count_other_code(run: RecordedRun) -> int:
@@ -126,12 +115,9 @@ def _compare(derived: JsonDocument | None, stated: JsonDocument | None) -> Itera
     else:
         said, found = ({k: d.get(k) for k in COMPARED} | d["metrics"] for d in (stated, derived))
         for key in dict.fromkeys([*found, *said]):
-            texts = [_json(document.get(key)) for document in (said, found)]
+            both = (to_jsonable_python(d.get(key), inf_nan_mode="null") for d in (said, found))
+            texts = [json.dumps(each, ensure_ascii=False) for each in both]
             numbers = ([float(number) for number in NUMBER.findall(text)] for text in texts)
             words = [NUMBER.split(text) for text in texts]
             if words[0] != words[1] or not json_document.are_same(*numbers):
                 yield f"{key}: results.json says {texts[0]}, its curves {texts[1]}"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(to_jsonable_python(value, inf_nan_mode="null"), ensure_ascii=False)

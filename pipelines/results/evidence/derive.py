@@ -21,14 +21,14 @@ from pipelines.measurement.experiment import Experiment, Trainer
 from pipelines.measurement.grid import Cells, Curves, Measured
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes.recipe import Recipe
+from pipelines.results.evidence.bundles import histories
+from pipelines.results.evidence.recorded import RecordedRun
 from pipelines.running.existing import DIVERGED, PER_STEP, Result, select_final
-from pipelines.tracking import history
 from pipelines.tracking.bundles.exporting import POINTS
 from pipelines.tracking.bundles.shape import Document
 from pipelines.tracking.history import LARGEST_FLOAT
 from pipelines.training.seen_test import HALF, SEEN
 
-TRAINED = ("training", "search")  # kinds of runs that an experiment trains
 DERIVED, ANEW = 1e-9, 1e-6  # relative tolerances, a thousandth of which is the absolute one
 NOWHERE: Any = SimpleNamespace(tag=lambda key, value: None, model=lambda model: None)
 Trained = Callable[[str, str], Iterable[Document]]
@@ -154,22 +154,6 @@ class RecordedCell:
                 yield f"{self.title}: {metric}{at} is {numbers}"
 
 
-def row_of(document: Document, run_id: str = "") -> history.Row:
-    """Return a run of a bundle as the database would give it, with its id or another."""
-    d = document
-    last = {key: history.number(points[-1][2]) for key, points in d.metrics.items()}
-    about = (run_id or d.run_id, d.name, d.status, d.start_ms, d.end_ms)
-    return history.Row(*about, d.params, last, d.tags)
-
-
-def histories(document: Document) -> dict[str, dict[int, float]]:
-    """Return by metric the values of a run's document by step."""
-    return {
-        metric: {step: history.number(value) for step, _, value in points}
-        for metric, points in document.metrics.items()
-    }
-
-
 def final_numbers(training: Document, steps: int) -> dict[str, float]:
     """Return the last value of every metric; raise ValueError where one contradicts the curves.
 
@@ -198,6 +182,20 @@ def final_numbers(training: Document, steps: int) -> dict[str, float]:
             if (found := final.get(f"best_{metric}", math.nan)) != least:
                 raise ValueError(f"{about} has best_{metric} {found:.6g}, its curve {least:.6g}")
     return final
+
+
+def cells_of(run: RecordedRun) -> list[RecordedCell]:
+    """Return the cells of a run by today's plan, each with what finds its trainings."""
+    by_kind: dict[tuple[str, str], list[Document]] = {}
+    for each in run.every_training:
+        key = each.tags["kind"], each.tags.get("fingerprint", "")
+        by_kind.setdefault(key, []).append(each)
+
+    def find(kind: str, fingerprint: str) -> list[Document]:
+        return by_kind.get((kind, fingerprint), [])
+
+    own = run.own_ids
+    return [RecordedCell(run.plan, m, find, own) for m in run.measured if run.plan]
 
 
 def is_measurable(each: RecordedCell, most_s: float) -> bool:

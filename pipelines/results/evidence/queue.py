@@ -16,20 +16,19 @@ from pipelines.data.integrity import is_at_hand
 from pipelines.measurement import cells, claim_catalog, sweep
 from pipelines.measurement.claim import Claim
 from pipelines.measurement.cost import Cost
-from pipelines.measurement.experiment import Experiment
+from pipelines.measurement.experiment import TRAINED, Experiment
 from pipelines.measurement.grid import Cell
 from pipelines.measurement.plan import MeasurementPlan, stated_plan
 from pipelines.recipes import checks
 from pipelines.recipes.catalog import SCALES
 from pipelines.recipes.recipe import Recipe
-from pipelines.results.evidence import bundles
+from pipelines.results.evidence import adding, bundles
 from pipelines.running import code_digest, existing
 from pipelines.running.run_options import RunOptions
 from pipelines.runtime.durations import format_duration
 from pipelines.tracking import history
 
 LOWEST_PRIORITY = 19
-KINDS = ("training", "search")  # of runs that an experiment trains
 MOST_NAMED = 4  # trainings of a seed that are named in the terminal
 
 
@@ -95,7 +94,7 @@ def plan_decisions(names: Collection[str] = ()) -> list[Decision]:
     """
     bundles.import_if_own(names or None)
     steps_done: dict[str, float] = {}  # by fingerprint; infinite where a training has finished
-    for row in (row for kind in KINDS for row in history.rows(None, kind=kind)):
+    for row in (row for kind in TRAINED for row in history.rows(None, kind=kind)):
         fingerprint = row.tags.get("fingerprint", "")
         # what other code trained would be trained again
         is_finished = row.status == "FINISHED" and row.tags.get("code") == code_digest.training()
@@ -171,11 +170,9 @@ def work(names: Collection[str] = (), max_minutes: float = math.inf) -> dict[str
         print(f"{decision.name}: {decision.cost} to go.", file=sys.stderr)
         plan = decision.plan
         try:
-            document = sweep.check(
-                plan.name, plan.scale, plan.settings, run_options=options, reuse_anywhere=True
-            )
+            document = sweep.check(plan.name, plan.scale, plan.settings, run_options=options)
         finally:  # what is finished of it, also where it is stopped
-            bundles.add([plan.name])
+            adding.add([plan.name])
         measured.append({key: document[key] for key in ("claim", "scale", "verdict", "wall_s")})
     return {"measured": measured, "left_out": left_out}
 

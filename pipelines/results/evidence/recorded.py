@@ -3,20 +3,20 @@
 All of it is read from the files, every byte of which is checked; no database is needed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pipelines.measurement import cells, claim_catalog, sweep
+from pipelines.measurement import cells
 from pipelines.measurement.claim_run import json_document, settings_table
 from pipelines.measurement.claim_run.json_document import JsonDocument, seed_values
-from pipelines.measurement.experiment import Experiment, trainings_by_cell
+from pipelines.measurement.experiment import TRAINED, Experiment, trainings_by_cell
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import MeasurementPlan, stated_plan_of
 from pipelines.recipes.catalog import SCALES
 from pipelines.results.evidence import bundles
-from pipelines.results.evidence.derive import TRAINED, RecordedCell, Trained, histories, row_of
+from pipelines.results.evidence.bundles import histories, row_of
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles import file_format, importing
 from pipelines.tracking.bundles.shape import Document
@@ -54,9 +54,7 @@ class RecordedRun:
     @property
     def judged_document(self) -> JsonDocument:
         """Return the claim as `run --json` prints it, of recorded numbers by the rules of today."""
-        claim, scale = claim_catalog.load(self.row.tags["claim"]), self.row.tags["scale"]
-        judgement = json_document.judge(claim, self.seed_values, scale)
-        return json_document.claim_document(self.row) | judgement
+        return json_document.judged_document(self.row, self.seed_values)
 
     @cached_property
     def measured(self) -> list[Measured]:
@@ -64,11 +62,16 @@ class RecordedRun:
         wanted = self.plan.cells_by_fingerprint if self.plan else {}
         return list(cells.unpack(self.table, wanted).values())
 
+    @property
+    def is_whole(self) -> bool:
+        """Return whether it holds all cells of the plan that its claim states today."""
+        return self.plan is not None and len(self.measured) == len(self.plan.cells)
+
     @cached_property
     def derived_values(self) -> dict[str, list[float]]:
         """Return by metric one value a seed, made of the cells, of which none may be lacking."""
         plan = self.plan
-        return sweep.values_by_metric(sweep.metrics_by_seed(plan, self.measured)) if plan else {}
+        return plan.values(self.measured) if plan else {}
 
     @property
     def trainings(self) -> list[Document]:
@@ -81,12 +84,6 @@ class RecordedRun:
         """Return the ids of the trainings below it, and of those that it names."""
         below = {d.run_id for d in self.every_training if d.tags.get(store.PARENT) == self.row.id}
         return below | {*store.reused_ids(self.document.tags)}
-
-    @property
-    def cells(self) -> list[RecordedCell]:
-        """Return the cells of today's plan, each with what finds its trainings."""
-        find, own = trained_among(self.every_training), self.own_ids
-        return [RecordedCell(self.plan, m, find, own) for m in self.measured if self.plan]
 
     def draw(self, plan: MeasurementPlan) -> Any:
         """Return the figure of its plan anew, with the learning curves of trained networks."""
@@ -152,11 +149,3 @@ def read(name: str) -> Evidence:
                     run = archive.run(row)
                     runs.append(RecordedRun(run, table or b"", text, picture, trainings))
     return Evidence(name, runs)
-
-
-def trained_among(runs: Iterable[Document]) -> Trained:
-    """Return what finds trainings among some runs."""
-    by_kind: dict[tuple[str, str], list[Document]] = {}
-    for run in runs:
-        by_kind.setdefault((run.tags["kind"], run.tags.get("fingerprint", "")), []).append(run)
-    return lambda kind, fingerprint: by_kind.get((kind, fingerprint), [])
