@@ -41,6 +41,6 @@ def write(run: FinishedRun, experiment: str, parent: str | None = None) -> str:
         for metric, values in run.curves.items()
         for step, value in zip(run.steps, np.asarray(values).tolist(), strict=True)
     ]
-    send_batch(run_id, {key: str(value) for key, value in run.params.items()}, {}, numbers)
+    send_batch(run_id, numbers, params={key: str(value) for key, value in run.params.items()})
     to.set_terminated(run_id, "FINISHED", run.end_ms)
     return run_id

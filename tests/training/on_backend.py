@@ -17,12 +17,9 @@ from pipelines.errors import Diverged, UserError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.runtime import backend
 from pipelines.training.checkpoints import Checkpoint, Saving
+from tests.training.trainings import Killed, Log, trained
 
 RATE, MOMENTUM, DECAY = 0.1, 0.9, 1e-2
-
-
-class Stopped(Exception):
-    """Stands for a kill: training stops at once and nothing more is saved."""
 
 
 def recipe(changes: Mapping[str, Any]) -> Any:
@@ -46,23 +43,14 @@ def training(
 
     With `stop_at`, it is stopped at that step; then, or where it diverges, only NAME.json.
     """
-    from pipelines.training import train
-
-    logged: dict[str, dict[int, float]] = {}
-
-    def log(metrics: Mapping[str, float], step: int) -> None:
-        for key, value in metrics.items():
-            logged.setdefault(key, {})[step] = float(value)
-        if step == stop_at:
-            raise Stopped
-
+    log = Log(stop_at)
     try:
         saving = Saving(folder / name, every) if every else None
-        model = train.train(job(changes), log, saving, saving and saving.latest()).model
+        model = trained(recipe(changes), log, saving).model
         np.savez(folder / f"{name}.npz", *map(array, model.variables))
-    except (Stopped, Diverged, UserError) as error:
-        logged[f"{type(error).__name__}: {error}"] = {}
-    (folder / f"{name}.json").write_text(json.dumps(logged))
+    except (Killed, Diverged, UserError) as error:
+        log.curves[f"{type(error).__name__}: {error}"] = {}
+    (folder / f"{name}.json").write_text(json.dumps(log.curves))
 
 
 def start(folder: Path, name: str, **changes: Any) -> None:
