@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.data import packed, tasks
-from pipelines.data.datasets import DataSet, check_fits, data_home
+from pipelines.data.datasets import DataSet, Splits, check_fits, data_home
 from pipelines.data.packed import Examples, Stored
-from pipelines.data.splits import Pictures, Splits, channel_moments
+from pipelines.data.splits import Pictures, channel_moments
 from pipelines.data.whitening import whiten
 from pipelines.errors import DAMAGE_ERRORS, Unavailable, UserError, short
 from pipelines.runtime import backend, files

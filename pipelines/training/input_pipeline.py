@@ -18,7 +18,8 @@ from typing import Any
 import keras
 from numpy.typing import NDArray
 
-from pipelines.data.splits import WHOLE, Part, Photographs, Pictures, Split, share
+from pipelines.data.splits import WHOLE, Part, Pictures, Split, share
+from pipelines.data.streamed import Photographs
 from pipelines.data.whitening import Whitened
 from pipelines.errors import Unavailable, UserError
 from pipelines.recipes.recipe import Recipe

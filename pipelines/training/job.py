@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import keras_models
 from pipelines.data import datasets, tasks
-from pipelines.data.splits import Splits
+from pipelines.data.datasets import Splits
 from pipelines.errors import UserError
 from pipelines.recipes import checks, lr
 from pipelines.recipes.recipe import Recipe

@@ -8,7 +8,8 @@ from typing import Any
 
 import keras
 
-from pipelines.data.splits import Part, Photographs, Split
+from pipelines.data.splits import Part, Split
+from pipelines.data.streamed import Photographs
 from pipelines.errors import UserError
 from pipelines.recipes.recipe import Recipe
 from pipelines.training import _multi_worker, devices, input_pipeline

@@ -11,7 +11,8 @@ from typing import Any
 
 import keras
 
-from pipelines.data.splits import Photographs, Pictures, Split
+from pipelines.data.splits import Pictures, Split
+from pipelines.data.streamed import Photographs
 from pipelines.errors import Diverged, Pruned
 from pipelines.runtime import signals
 from pipelines.runtime.progress import progress_bar

@@ -16,7 +16,9 @@ import pytest
 
 from pipelines.cli import data_command
 from pipelines.data import datasets
-from pipelines.data.splits import Photographs, Pictures, Splits
+from pipelines.data.datasets import Splits
+from pipelines.data.splits import Pictures
+from pipelines.data.streamed import Photographs
 from pipelines.errors import Unavailable, UserError
 from pipelines.running import code_digest
 from tests.conftest import ROOT, needs

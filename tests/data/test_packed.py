@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from pipelines.data import datasets, packed
+from pipelines.data.datasets import Splits
 from pipelines.data.pictures import StoredPictures
-from pipelines.data.splits import Splits
 from pipelines.errors import UserError
 from pipelines.recipes import checks
 from pipelines.recipes.catalog import get_recipe

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from pipelines.data import datasets, generated
-from pipelines.data.splits import Split, Splits
+from pipelines.data.datasets import Splits
+from pipelines.data.splits import Split
 from pipelines.errors import UserError
 from theory.factorization import conditioning
 

@@ -9,13 +9,14 @@ from pipelines.__main__ import dispatch
 from pipelines.cli import doctor
 from pipelines.errors import UserError
 from pipelines.results import evaluation, model_registry
-from pipelines.tracking import journals, recovery, store, stored_models, tracked_run
+from pipelines.tracking import journals, recovery, store, stored_models
 from pipelines.tracking.bundles import exporting
+from tests.tracking.bundles import tracked
 from tests.tracking.stored_models import RECIPE, SCALE, network, record_training
 
 
 def write_run(name: str, text: str) -> str:
-    with tracked_run.track(name, experiment="test", kind="training") as run:
+    with tracked(name) as run:
         run.text(text, "text.txt")
         run.model(network())
     return run.id

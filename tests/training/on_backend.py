@@ -4,7 +4,6 @@
 [["name of a function", {arguments}]].
 """
 
-import importlib
 import json
 import sys
 from collections.abc import Mapping
@@ -79,6 +78,7 @@ def steps(folder: Path, names: list[str]) -> None:
     import keras
 
     from pipelines.training.optimizer import MomentumSGD, add_weight_decay
+    from tests.keras_models.networks import tiny
 
     for name in names:
         given = np.load(folder / f"{name}.npz")
@@ -111,14 +111,6 @@ def masks(folder: Path, name: str) -> None:
     with devices.act_on_whole_batches([layer], place):
         apart = drop()
     np.savez(folder / f"{name}.npz", *apart, *drop())
-
-
-def tiny(name: str) -> Any:
-    """The network `name` at its TINY arguments."""
-    import keras_models
-
-    arguments = importlib.import_module(f"keras_models.{name}").TINY
-    return keras_models.build(name, **{"input_shape": (8, 8, 3), "classes": 4} | arguments)
 
 
 def array(variable: Any) -> Any:

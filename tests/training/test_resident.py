@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from pipelines.data import datasets
-from pipelines.data.splits import Pictures, Splits
+from pipelines.data.datasets import Splits
+from pipelines.data.splits import Pictures
 from pipelines.errors import UserError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
