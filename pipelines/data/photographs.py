@@ -66,6 +66,3 @@ class StoredPhotographs(StoredPictures):
 
     def _open(self) -> Prepared:
         return self._open_prepared()
-
-    def _read_one(self, stored: Any, part: str, number: int) -> None:
-        stored.decode(part, number)

@@ -77,8 +77,14 @@ class Split:
         self, index: NDArray[np.int64], corners: NDArray[np.int64], flips: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return what `take` does, images padded, cut at upper left `corners` [b, 2], flipped."""
-        x, y = self.take(index)
-        return _crop_flip(x, corners, flips), y
+        x, y = self.take(index)  # padded, cropped and flipped as by He et al. 2015, section 4.2
+        _, h, w, _ = x.shape
+        padded = np.pad(x, ((0, 0), (PAD, PAD), (PAD, PAD), (0, 0)))
+        batch = np.empty_like(x)
+        for i, (row, column) in enumerate(corners):
+            crop = padded[i, row : row + h, column : column + w]
+            batch[i] = crop[:, ::-1] if flips[i] else crop
+        return batch, y
 
     def eval_batch(self, number: int, batch_size: int) -> tuple[NDArray[Any], ...]:
         """Return examples number * batch_size, ... in order, with weights float32 [b].
@@ -131,19 +137,6 @@ def share(batch_size: int, part: Part) -> slice:
     i, parts = part
     size = batch_size // parts
     return slice(i * size, (i + 1) * size)
-
-
-def _crop_flip(
-    x: NDArray[Any], corners: NDArray[np.int64], flips: NDArray[np.bool_]
-) -> NDArray[Any]:
-    """Pad, random crop, random horizontal flip (He et al. 2015, section 4.2); [b, h, w, c]."""
-    _, h, w, _ = x.shape
-    padded = np.pad(x, ((0, 0), (PAD, PAD), (PAD, PAD), (0, 0)))
-    batch = np.empty_like(x)
-    for i, (row, column) in enumerate(corners):
-        crop = padded[i, row : row + h, column : column + w]
-        batch[i] = crop[:, ::-1] if flips[i] else crop
-    return batch
 
 
 def channel_moments(images: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -36,17 +36,15 @@ class SettingRuns:
             }
             with signals.defer():
                 finished_runs.write(
-                    finished_runs.FinishedRun(
-                        name=grid.cell_title(m.cell, self.plan.axes),
-                        params=m.cell.params,
-                        tags=about | _premise_tag(m),
-                        steps=m.steps.tolist(),
-                        curves=m.curves,
-                        start_ms=m.start_ms,
-                        end_ms=m.end_ms,
-                    ),
+                    grid.cell_title(m.cell, self.plan.axes),
                     experiment=self.run.experiment,
                     parent=self.run.id,
+                    params=m.cell.params,
+                    tags=about | _premise_tag(m),
+                    steps=m.steps.tolist(),
+                    curves=m.curves,
+                    start_ms=m.start_ms,
+                    end_ms=m.end_ms,
                 )
             self.written.add(fingerprint)
 

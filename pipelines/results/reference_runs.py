@@ -144,16 +144,14 @@ def _record(missing: Sequence[Reference]) -> dict[str, str]:
     """Write the runs; return their ids by fingerprint."""
     return {
         each.fingerprint: finished_runs.write(
-            finished_runs.FinishedRun(
-                name=each.name,
-                params=each.params,
-                tags={**each.tags, "fingerprint": each.fingerprint},
-                steps=[0],
-                curves={key: [value] for key, value in each.metrics.items()},
-                start_ms=each.start_ms,
-                end_ms=each.start_ms,
-            ),
+            each.name,
             experiment=each.experiment,
+            params=each.params,
+            tags={**each.tags, "fingerprint": each.fingerprint},
+            steps=[0],
+            curves={key: [value] for key, value in each.metrics.items()},
+            start_ms=each.start_ms,
+            end_ms=each.start_ms,
         )
         for each in missing
     }

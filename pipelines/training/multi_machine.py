@@ -33,11 +33,6 @@ class Machines(Place, KerasLoop):
         return f"{super().__str__()}, {self.role.workers} machines, synchronous"
 
     @property
-    def alone(self) -> bool:
-        """Whether one device of one machine trains."""
-        return False
-
-    @property
     def part(self) -> Part:
         """This machine's part of every batch."""
         return self.role.rank, self.role.workers

@@ -21,7 +21,6 @@ from pipelines.runtime import heartbeat
 from pipelines.tracking import finished_runs, history, mlflow_ui, recovery, store
 from pipelines.tracking.bundles import exporting, importing
 from pipelines.tracking.bundles.shape import IMPORTING, ORIGIN
-from pipelines.tracking.finished_runs import FinishedRun
 from tests.conftest import Go, exit_code, free_port, mlflow_server
 from tests.tracking.bundles import all_runs, exported, pictures, tracked
 
@@ -45,7 +44,7 @@ def sample() -> dict[str, str]:
         points = [(5, 10, 1.5), (5, 11, 0.5), (5, 11, 0.5), (-2, 9, NAN), (7, 12, 1e-320)]
         for step, date_ms, value in points:
             store.client().log_metric(child.id, "again", value, timestamp=date_ms, step=step)
-        cells = [finished_runs.write(cell(f"cell {i}", i), "one", top.id) for i in range(3)]
+        cells = [write_cell(f"cell {i}", i, top.id) for i in range(3)]
     store.client().set_terminated(child.id, "FAILED", 123_456)
     with contextlib.suppress(KeyboardInterrupt), tracked("killed", tags={"recipe": "alone"}) as run:
         raise KeyboardInterrupt
@@ -54,10 +53,18 @@ def sample() -> dict[str, str]:
     return named | {f"cell {i}": run_id for i, run_id in enumerate(cells)}
 
 
-def cell(name: str, seed: int) -> FinishedRun:
-    curves = {"loss": [3.0, NAN, float(seed)], "bound": [INF, 1.0, 0.5]}
-    tags = {"kind": "setting", "fingerprint": name}
-    return FinishedRun(name, {"seed": seed}, tags, [1, 2, 4], curves, 5_000, 9_000)
+def write_cell(name: str, seed: int, parent: str) -> str:
+    return finished_runs.write(
+        name,
+        experiment="one",
+        parent=parent,
+        params={"seed": seed},
+        tags={"kind": "setting", "fingerprint": name},
+        steps=[1, 2, 4],
+        curves={"loss": [3.0, NAN, float(seed)], "bound": [INF, 1.0, 0.5]},
+        start_ms=5_000,
+        end_ms=9_000,
+    )
 
 
 @functools.cache
