@@ -31,17 +31,14 @@ def plan(recipe: Recipe, examples: int) -> NDArray[np.float64]:
 
     UserError when the batch exceeds the training examples or the schedule cannot be drawn.
     """
-    try:
-        return lr.table(
-            recipe.schedule,
-            recipe.learning_rate,
-            checks.count_steps(recipe, examples),
-            recipe.warmup,
-            recipe.warmup_level,
-            **recipe.schedule_args,
-        )
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    return lr.table(
+        recipe.schedule,
+        recipe.learning_rate,
+        checks.count_steps(recipe, examples),
+        recipe.warmup,
+        recipe.warmup_level,
+        **recipe.schedule_args,
+    )
 
 
 @dataclass(frozen=True)
