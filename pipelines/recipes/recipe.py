@@ -158,11 +158,6 @@ class Recipe:
             ("devices", ">= 1, or None", _is_count(self.devices)),
         ]
 
-    @property
-    def largest_shift(self) -> int | None:
-        """Return by how many pixels augmentation moves pictures; None without augmentation."""
-        return self.shift if self.augment else None
-
     def override(self, **changes: Any) -> "Recipe":
         """Return a recipe with some fields changed; mappings are merged, key by key.
 

@@ -28,7 +28,7 @@ def files(home: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("moved", [False, True])
 def test_a_copied_home_reads_and_writes_its_own_artifacts(
-    home: Path, monkeypatch: pytest.MonkeyPatch, moved: bool
+    home: Path, monkeypatch: pytest.MonkeyPatch, moved: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = write_run("first", "original")
     other = home.parent / "a copy % of it" / "mlruns"
@@ -38,6 +38,7 @@ def test_a_copied_home_reads_and_writes_its_own_artifacts(
     place = other / "artifacts" / first / "artifacts" / "text.txt"
     place.write_text("copy")
     assert store.artifact(first, "text.txt") == b"copy"
+    assert f"files of runs are in {other}/artifacts now; before, in " in capsys.readouterr().err
     model = store.client().get_logged_model(stored_models.find_id(first))
     assert model.artifact_location.startswith((other / "artifacts").as_uri())
     second = write_run("second", "of the copy")

@@ -115,13 +115,7 @@ def test_a_finished_run_holds_what_was_logged(home: Path) -> None:
     assert (row.status, row.params, row.name) == ("FINISHED", {"a": "1"}, "r")
     assert history_of(run.id, "loss") == [(step, step / 2) for step in range(2_500)]
     assert not list((home / "live").glob("*.jsonl"))
-
-
-def test_every_run_says_where_it_came_from(home: Path) -> None:
-    with tracked("r") as run:
-        pass
-    tags = history.row(run.id).tags
-    assert {"commit", "host", "python", "cpu", "kind", "version.keras"} <= tags.keys()
+    assert {"commit", "host", "python", "cpu", "kind", "version.keras"} <= row.tags.keys()
     names = [a.path for a in store.client().list_artifacts(run.id, "provenance")]
     assert "provenance/packages.txt" in names
 

@@ -232,12 +232,11 @@ def import_runs(
         if present is None:
             ids = [i for each in rows for i in (each.run_id, each.origin)]
             present = exporting.find_present(ids)
-        by_row = {each: present.get(each.run_id) or present.get(each.origin) for each in rows}
-        there = [p for p in by_row.values() if p and (p.deleted or not p.unfinished)]
-        done = {p.run_id for p in there}
+        found = {each: present.get(each.run_id) or present.get(each.origin) for each in rows}
+        there = [p for p in found.values() if p and (p.deleted or not p.unfinished)]
+        todo = [each for each, p in found.items() if p not in there]
         ids_here = {run_id: p.run_id for run_id, p in present.items()}
-        ids_here |= {each.run_id: p.run_id for each, p in by_row.items() if p}
-        todo = [each for each in rows if ids_here.get(each.run_id) not in done]
+        ids_here |= {each.run_id: p.run_id for each, p in found.items() if p}
         if todo:
             try:
                 _write_runs(archive, todo, ids_here, as_project)
