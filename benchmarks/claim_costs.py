@@ -14,7 +14,7 @@ import sys
 from benchmarks import side_by_side
 from pipelines.cli.shell import run_command_safely
 from pipelines.data import datasets
-from pipelines.data.splits import Splits
+from pipelines.data.datasets import Splits
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog
 from pipelines.recipes import checks

@@ -20,7 +20,6 @@ from benchmarks import side_by_side
 from pipelines.measurement import claim_catalog
 from pipelines.runtime import subcommands
 from pipelines.tracking import finished_runs, store, tracked_run
-from pipelines.tracking.finished_runs import FinishedRun
 
 SIZES, CELLS, PARAMS, METRICS, ROUNDS = (500, 2_000, 8_000), 20, 20, 10, 3
 MEASURED = "gradient-formula"
@@ -72,8 +71,10 @@ def fill(size: int) -> list[str]:
             run.log({"wall_s": 1.0})
         settings = {"kind": "setting", "claim": name, "code": "another"}
         for i in range(CELLS):
-            setting = FinishedRun(
-                name=f"setting {i}",
+            finished_runs.write(
+                f"setting {i}",
+                experiment="claims",
+                parent=run.id,
                 params={f"param_{p}": p * i for p in range(PARAMS)} | {"seed": i},
                 tags=settings | {"fingerprint": f"{run.id}-{i}"},
                 steps=[0],
@@ -81,7 +82,6 @@ def fill(size: int) -> list[str]:
                 start_ms=1,
                 end_ms=2,
             )
-            finished_runs.write(setting, "claims", run.id)
         ids.append(run.id)
     return ids[:2]
 

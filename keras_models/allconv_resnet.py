@@ -4,20 +4,11 @@ A block is x + C2(ReLU(C1 x)): two 3x3 convolutions, no batch normalization, no 
 shape changes, the identity shortcut averages 2x2 pixels and appends channels of zeros. Global
 average pooling and a fixed random projection, which is not trained, give the logits.
 
-At its defaults: 55 convolutions, 13,538,736 trainable weights. The paper does not state the scale
-of its random projection; we take entries of standard deviation 1/sqrt(width), as has the public
-code of its footnote 5 (`uniform_unit_scaling`, factor 1): they keep logits of the size of the
-features (entries of standard deviation 1 make training at rate 0.05 diverge).
-
-The public code of HM's footnote 5 differs in four things, which HM do not mention: ReLUs of
-slope 0.1 (`leak`), a ReLU behind the stem and ahead of the pooling (`outer_relus`), channels of
-zeros half before and half after (`zeros="around"`), a bias in the logits (`logits_bias`). With
-`shortcut="projection"` and `use_bias=True` instead, Table 1 has 13,589,248 trainable weights, which
-are the 13.59 million that HM print.
-
-The ImageNet form, HM section 4.2, derives from He et al.'s 34-layer net: stem="imagenet",
-stem_width=64, blocks_per_stage=(3, 4, 6, 3), widths=(80, 168, 328, 672). The paper gives only
-"35.7M trainable parameters": the widths are our reading, with 35.69M.
+At its defaults: 55 convolutions, 13,538,736 trainable weights; with projections and biases
+13,589,248, the 13.59 million that HM print. The scale of the random projection is not stated: its
+entries have deviation 1/sqrt(width), as in the public code of HM's footnote 5, which also has
+`leak=0.1`, `outer_relus`, `zeros="around"` and `logits_bias`. The ImageNet form, HM section 4.2, is
+in pipelines/recipes/imagenet.py.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.errors import DAMAGE_ERRORS, Unavailable, UserError
+from pipelines.runtime.files import replace_whole
 
 HEAD, TAIL = 12, 4  # bytes around the data of a record
 OPEN = 256  # files kept open; the usual limit of a process is 1,024
@@ -131,8 +132,9 @@ def index(paths: Sequence[Path], counts: Sequence[int], cache: Path) -> Records:
         with ThreadPoolExecutor(THREADS) as pool:
             lengths_by_file = [np.zeros(0, np.int64), *pool.map(_lengths, paths, counts)]
         lengths = np.concatenate(lengths_by_file)
-        with contextlib.suppress(OSError):  # a folder of another user's, or a full disk
-            _keep(cache, key, lengths)
+        # a folder may be another user's, a disk full
+        with contextlib.suppress(OSError), replace_whole(cache) as half, half.open("wb") as file:
+            np.savez(file, key=np.array(key), lengths=lengths)
     ends = np.cumsum(counts, dtype=np.int64)
     sizes = lengths + (HEAD + TAIL)
     before = np.concatenate([[0], np.cumsum(sizes)])  # [n + 1], over all files
@@ -150,17 +152,6 @@ def _key(paths: Sequence[Path], counts: Sequence[int]) -> str:
             raise _damage_error(path, error.strerror or str(error)) from error
         rows.append((path.name, count, stat.st_size, stat.st_mtime_ns))
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-
-
-def _keep(cache: Path, key: str, lengths: NDArray[np.int64]) -> None:
-    """Write the cache aside and rename it: a reader sees all of it or none."""
-    aside = cache.with_name(f".{cache.name}.{os.getpid()}")
-    try:
-        with aside.open("wb") as file:
-            np.savez(file, key=np.array(key), lengths=lengths)
-        aside.replace(cache)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _lengths(path: Path, count: int) -> NDArray[np.int64]:

@@ -10,13 +10,16 @@ import importlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pipelines.data.splits import Splits, no_points
+from pipelines.data.splits import Pictures, Split
+from pipelines.data.streamed import Photographs
+from pipelines.data.tasks import CLASSIFICATION, Task
 from pipelines.errors import Unavailable, UserError, unknown
 
 PICTURES = "pictures.StoredPictures"
@@ -34,6 +37,56 @@ DATASETS: dict[str, tuple[Any, ...]] = {  # the kind, and its fields in their or
     "relu-teacher": (SAMPLES, "relu", 1, True),
     "three-block-teacher": (SAMPLES, "three_blocks", 1),
 }
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Three disjoint parts of one data set, and what is learned from them.
+
+    `val` is empty where all that is not for testing is trained on (`has_validation`).
+    `classes` is the size of a network's output; `source` says where the arrays come from.
+    """
+
+    name: str
+    classes: int
+    train: Split | Photographs
+    val: Split | Photographs
+    test: Split | Photographs
+    task: Task = field(default=CLASSIFICATION, kw_only=True)
+    source: str = field(default="tensorflow_datasets", kw_only=True)
+
+    @property
+    def digest(self) -> str:
+        """Return eight hexadecimal digits of the training examples."""
+        return self.train.digest
+
+    @property
+    def has_validation(self) -> bool:
+        """Return whether some examples are kept for validation."""
+        return len(self.val) > 0
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return self.train.shape
+
+    def untested(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Return all images that are not for testing, as rows of pixels [n, d], and labels [n].
+
+        Raise UserError for data that are no images of one size, in memory.
+        """
+        parts = [part for part in (self.train, self.val) if isinstance(part, Pictures)]
+        if len(parts) < 2:
+            raise no_points(self.name)
+        images = np.concatenate([part.images for part in parts])
+        return images.reshape(len(images), -1), np.concatenate([part.labels for part in parts])
+
+
+def no_points(name: str) -> UserError:
+    """Return the error for data that are no images of one size, in memory."""
+    return UserError(
+        f"Points must be pictures of one size, in memory. Received: --data {name}. Choose "
+        "another, such as mnist, cifar10 or digits."
+    )
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import keras_models
-from pipelines.data.datasets import DataSet, check_fits
-from pipelines.data.splits import Split, Splits
+from pipelines.data.datasets import DataSet, Splits, check_fits
+from pipelines.data.splits import Split
 from pipelines.data.tasks import REGRESSION
 from pipelines.errors import UserError
 

@@ -11,10 +11,10 @@
 import hashlib
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,22 +26,6 @@ PARTS = ("train", "test")
 ARRAYS = tuple(f"{part}_{kind}" for part in PARTS for kind in ("images", "labels"))
 ABOUT = "about.json"
 Examples = tuple[NDArray[np.uint8], NDArray[np.int64]]  # images [n, h, w, c], labels [n]
-
-
-class Stored(Protocol):
-    """Arrays on disk, packed or prepared by tensorflow-datasets."""
-
-    state: str
-
-    @property
-    def where(self) -> Mapping[str, str]:
-        """Return the folder and the version."""
-
-    def count(self, part: str) -> int:
-        """Return how many examples a part has."""
-
-    def read(self, part: str, cut: slice) -> Examples:
-        """Return some examples of a part, in stored order."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +49,13 @@ class Packed:
         return self.arrays[f"{part}_images"][cut], self.arrays[f"{part}_labels"][cut]
 
 
-def write(path: Path, name: str, classes: int, stored: Stored) -> Path:
-    """Pack a data set into the file, the same bytes each time; return its path.
+def write(path: Path, name: str, version: str, classes: int, parts: Sequence[Examples]) -> Path:
+    """Pack the PARTS of a data set into the file, the same bytes each time; return its path.
 
     Raise UserError if the folder cannot be written.
     """
-    parts = [stored.read(part, slice(0, stored.count(part))) for part in PARTS]
     arrays = dict(zip(ARRAYS, (array for part in parts for array in part), strict=True))
-    about = {"name": name, "version": stored.where["version"], "classes": classes}
+    about = {"name": name, "version": version, "classes": classes}
     about["sha256"] = {key: _sha256(array) for key, array in arrays.items()}
     try:
         with replace_whole(path) as half, zipfile.ZipFile(half, "w") as archive:

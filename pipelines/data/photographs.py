@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pipelines.data import _tfrecords, streamed
-from pipelines.data.datasets import DataSet
+from pipelines.data.datasets import DataSet, Splits
 from pipelines.data.pictures import Prepared, StoredPictures
-from pipelines.data.splits import Splits
-from pipelines.data.streamed import PhotographRecords
+from pipelines.data.streamed import Photographs
 from pipelines.data.tasks import TOP5
 from pipelines.errors import unknown
 
@@ -52,7 +51,7 @@ class StoredPhotographs(StoredPictures):
         chosen = {**self.arguments, **data_args}
         std = np.full_like(streamed.STD, 1 / 255) if chosen["byte_scale"] else streamed.STD
         splits = [
-            PhotographRecords(
+            Photographs(
                 records[part][cut],
                 self.shape,
                 streamed.MEAN,
@@ -67,6 +66,3 @@ class StoredPhotographs(StoredPictures):
 
     def _open(self) -> Prepared:
         return self._open_prepared()
-
-    def _read_one(self, stored: Any, part: str, number: int) -> None:
-        stored.decode(part, number)

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.data import packed, tasks
-from pipelines.data.datasets import DataSet, check_fits, data_home
-from pipelines.data.packed import Examples, Stored
-from pipelines.data.splits import Pictures, Splits, channel_moments
+from pipelines.data.datasets import DataSet, Splits, check_fits, data_home
+from pipelines.data.packed import Examples, Packed
+from pipelines.data.splits import Pictures, channel_moments
 from pipelines.data.whitening import whiten
 from pipelines.errors import DAMAGE_ERRORS, Unavailable, UserError, short
 from pipelines.runtime import backend, files
@@ -103,8 +103,9 @@ class StoredPictures(DataSet):
             return {"name": self.name, "prepared": False, "state": state}
         stored = self._open()
         cuts = dict(zip(("train", "val", "test"), self.cuts(stored.count), strict=True))
-        for part, cut in cuts.values():
-            self._read_one(stored, part, cut.start)
+        if isinstance(stored, Prepared):  # of a packed one all was read
+            for part, cut in cuts.values():
+                stored.decode(part, cut.start)
         sizes = {key: cut.stop - cut.start for key, (_, cut) in cuts.items()}
         about = {"name": self.name, "prepared": True, "state": stored.state}
         return {**about, **stored.where, **sizes}
@@ -134,14 +135,17 @@ class StoredPictures(DataSet):
 
     def pack(self) -> Path:
         stored = self._open_prepared()
-        check_fits(self.name, self.shape, sum(map(stored.count, packed.PARTS)))
-        return packed.write(self._packed_file, self.name, self.classes, stored)
+        counts = [stored.count(part) for part in packed.PARTS]
+        check_fits(self.name, self.shape, sum(counts))
+        parts = [stored.read(p, slice(0, n)) for p, n in zip(packed.PARTS, counts, strict=True)]
+        version = stored.where["version"]
+        return packed.write(self._packed_file, self.name, version, self.classes, parts)
 
     @property
     def _packed_file(self) -> Path:
         return data_home() / f"{self.name}.npz"
 
-    def _open(self) -> Stored:
+    def _open(self) -> "Packed | Prepared":
         """Return the packed data set if there is one, else the prepared one."""
         file = self._packed_file
         if file.exists():
@@ -196,9 +200,6 @@ class StoredPictures(DataSet):
             return {"train": counts["train"], "test": counts[self.test]}
         except DAMAGE_ERRORS as error:
             raise self._unreadable(folder, error) from error
-
-    def _read_one(self, stored: Stored, part: str, number: int) -> None:
-        stored.read(part, slice(number, number + 1))
 
     def _store(self, home: Path) -> None:
         """Write an embedded data set in tensorflow-datasets' own format, without its messages."""

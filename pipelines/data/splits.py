@@ -1,21 +1,17 @@
-"""Splits of a data set, and their batches as pure functions of (seed, step).
+"""Splits in memory, and their batches as pure functions of (seed, step).
 
 Any step of any run can be made again, without the steps before it and without TensorFlow: exact
 resume and equal batches on every Keras backend rest on this.
 """
 
-import abc
 import dataclasses
 import functools
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-
-from pipelines.data.tasks import CLASSIFICATION, Task
-from pipelines.errors import UserError
 
 Part = tuple[int, int]  # (i, k): the i-th of k equal parts of a batch
 WHOLE: Part = (0, 1)
@@ -81,8 +77,14 @@ class Split:
         self, index: NDArray[np.int64], corners: NDArray[np.int64], flips: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return what `take` does, images padded, cut at upper left `corners` [b, 2], flipped."""
-        x, y = self.take(index)
-        return _crop_flip(x, corners, flips), y
+        x, y = self.take(index)  # padded, cropped and flipped as by He et al. 2015, section 4.2
+        _, h, w, _ = x.shape
+        padded = np.pad(x, ((0, 0), (PAD, PAD), (PAD, PAD), (0, 0)))
+        batch = np.empty_like(x)
+        for i, (row, column) in enumerate(corners):
+            crop = padded[i, row : row + h, column : column + w]
+            batch[i] = crop[:, ::-1] if flips[i] else crop
+        return batch, y
 
     def eval_batch(self, number: int, batch_size: int) -> tuple[NDArray[Any], ...]:
         """Return examples number * batch_size, ... in order, with weights float32 [b].
@@ -118,51 +120,6 @@ class Pictures(Split):
         return (images - self.mean) / self.std, self.labels[index].astype(np.int32)
 
 
-class Photographs(abc.ABC):
-    """A split that stays on disk: images of many sizes, which tf.data reads, decodes and cuts."""
-
-    shape: tuple[int, int, int]
-    mean: NDArray[np.float32]
-    std: NDArray[np.float32]
-    ten_crops: bool
-
-    @abc.abstractmethod
-    def __len__(self) -> int: ...
-
-    @property
-    @abc.abstractmethod
-    def digest(self) -> str:
-        """Return eight hexadecimal digits of where the photographs are."""
-
-    @abc.abstractmethod
-    def head(self, n: int) -> "Photographs":
-        """Return the split of the first n photographs, or of all where there are fewer."""
-
-    @abc.abstractmethod
-    def tail(self, n: int) -> "Photographs":
-        """Return the split of the last n photographs, of which there must be so many."""
-
-    @abc.abstractmethod
-    def train_dataset(
-        self, steps: range, batch_size: int, seed: int, *, augment: bool = True, part: Part = WHOLE
-    ) -> Any:
-        """Return a tf.data of these steps: standardized x [b, h, w, 3], y int32 [b].
-
-        Every epoch has a new order; its last partial batch is left out. With `augment`, random
-        crops and flips, else the centre crop. `part` (i, k) keeps the i-th of k equal slices of
-        every batch, with the crops it has in the whole batch. Raise UserError unless k divides
-        batch_size.
-        """
-
-    @abc.abstractmethod
-    def eval_dataset(self, batch_size: int) -> Any:
-        """Return a tf.data of all examples once, in order: x, y and weight float32 [b].
-
-        The centre crop, or with `ten_crops` ten of each, x [b, 10, h, w, 3]. Batches are of one
-        size: the last is filled up by examples of weight 0.
-        """
-
-
 @functools.lru_cache(maxsize=4)
 def order(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
     """Return the order in which an epoch visits n examples; [n]."""
@@ -182,19 +139,6 @@ def share(batch_size: int, part: Part) -> slice:
     return slice(i * size, (i + 1) * size)
 
 
-def _crop_flip(
-    x: NDArray[Any], corners: NDArray[np.int64], flips: NDArray[np.bool_]
-) -> NDArray[Any]:
-    """Pad, random crop, random horizontal flip (He et al. 2015, section 4.2); [b, h, w, c]."""
-    _, h, w, _ = x.shape
-    padded = np.pad(x, ((0, 0), (PAD, PAD), (PAD, PAD), (0, 0)))
-    batch = np.empty_like(x)
-    for i, (row, column) in enumerate(corners):
-        crop = padded[i, row : row + h, column : column + w]
-        batch[i] = crop[:, ::-1] if flips[i] else crop
-    return batch
-
-
 def channel_moments(images: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return mean and standard deviation of each channel, of pixels in [0, 1]; [c], [c]."""
     values, counts = np.arange(256) / 255, np.zeros((images.shape[-1], 256), np.int64)
@@ -205,53 +149,3 @@ def channel_moments(images: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDA
     mean = shares @ values
     std = np.sqrt(np.maximum(shares @ values**2 - mean**2, 1e-12))
     return mean.astype(np.float32), std.astype(np.float32)
-
-
-@dataclass(frozen=True)
-class Splits:
-    """Three disjoint parts of one data set, and what is learned from them.
-
-    `val` is empty where all that is not for testing is trained on (`has_validation`).
-    `classes` is the size of a network's output; `source` says where the arrays come from.
-    """
-
-    name: str
-    classes: int
-    train: Split | Photographs
-    val: Split | Photographs
-    test: Split | Photographs
-    task: Task = field(default=CLASSIFICATION, kw_only=True)
-    source: str = field(default="tensorflow_datasets", kw_only=True)
-
-    @property
-    def digest(self) -> str:
-        """Return eight hexadecimal digits of the training examples."""
-        return self.train.digest
-
-    @property
-    def has_validation(self) -> bool:
-        """Return whether some examples are kept for validation."""
-        return len(self.val) > 0
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        return self.train.shape
-
-    def untested(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Return all images that are not for testing, as rows of pixels [n, d], and labels [n].
-
-        Raise UserError for data that are no images of one size, in memory.
-        """
-        parts = [part for part in (self.train, self.val) if isinstance(part, Pictures)]
-        if len(parts) < 2:
-            raise no_points(self.name)
-        images = np.concatenate([part.images for part in parts])
-        return images.reshape(len(images), -1), np.concatenate([part.labels for part in parts])
-
-
-def no_points(name: str) -> UserError:
-    """Return the error for data that are no images of one size, in memory."""
-    return UserError(
-        f"Points must be pictures of one size, in memory. Received: --data {name}. Choose "
-        "another, such as mnist, cifar10 or digits."
-    )

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.data._tfrecords import Records
-from pipelines.data.splits import WHOLE, Part, Photographs, batch_index, share
+from pipelines.data.splits import WHOLE, Part, batch_index, share
 from pipelines.errors import UserError
 
 # Channel moments of ImageNet's pixels in [0, 1], those of torchvision's reference training.
@@ -44,8 +44,8 @@ Box = Callable[[Any], Any]  # height, width of an image [2] -> top, left, height
 
 
 @dataclass(frozen=True)
-class PhotographRecords(Photographs):
-    """Records of encoded images and labels, with the moments that standardize their pixels.
+class Photographs:
+    """A split that stays on disk: records of images of many sizes, and their labels.
 
     `crops` says how training images are cut: "area", by a share of their area, or one of SIDES.
     """
@@ -68,18 +68,23 @@ class PhotographRecords(Photographs):
         """Return eight hexadecimal digits of the records' files and lengths."""
         return self.records.digest
 
-    def head(self, n: int) -> "PhotographRecords":
+    def head(self, n: int) -> "Photographs":
         """Return the split of the first n records, or of all where there are fewer."""
         return dataclasses.replace(self, records=self.records[:n])
 
-    def tail(self, n: int) -> "PhotographRecords":
+    def tail(self, n: int) -> "Photographs":
         """Return the split of the last n records, of which there must be so many."""
         return dataclasses.replace(self, records=self.records[len(self) - n :])
 
     def train_dataset(
         self, steps: range, batch_size: int, seed: int, *, augment: bool = True, part: Part = WHOLE
     ) -> Any:
-        """Return these steps, whose order and crops are drawn by (seed, step) alone."""
+        """Return a tf.data of these steps: standardized x [b, h, w, 3], y int32 [b].
+
+        Order and crops are drawn by (seed, step) alone; an epoch's last partial batch is left out.
+        With `augment`, random crops and flips, else the centre crop. `part` (i, k) keeps the i-th
+        of k equal slices of every batch. Raise UserError unless k divides batch_size.
+        """
         if batch_size % part[1]:
             raise UserError(
                 f"batch_size must be a multiple of the parts it is cut into. Received: batch_size="
@@ -97,9 +102,10 @@ class PhotographRecords(Photographs):
         return _make_batches(self, steps, draw, make, batch_size // part[1])
 
     def eval_dataset(self, batch_size: int) -> Any:
-        """Return the crops of all examples once, the last batch filled up by weight 0.
+        """Return a tf.data of all examples once, in order: x, y and weight float32 [b].
 
-        The centre crop, x [b, h, w, 3], or with `ten_crops` all ten, x [b, 10, h, w, 3].
+        The centre crop, x [b, h, w, 3], or with `ten_crops` all ten, x [b, 10, h, w, 3]. Batches
+        are of one size: the last is filled up by examples of weight 0.
         """
         make = _ten_crops if self.ten_crops else _centre_crop
 
@@ -108,7 +114,7 @@ class PhotographRecords(Photographs):
             weight = (index < len(self)).astype(np.float32)
             return np.minimum(index, len(self) - 1), weight[:, None]
 
-        def weigh(split: PhotographRecords, record: Any, numbers: Any) -> tuple[Any, ...]:
+        def weigh(split: Photographs, record: Any, numbers: Any) -> tuple[Any, ...]:
             return *make(split, record, numbers), numbers[0]
 
         numbers = range(math.ceil(len(self) / batch_size))
@@ -116,7 +122,7 @@ class PhotographRecords(Photographs):
 
 
 def _make_batches(
-    split: PhotographRecords,
+    split: Photographs,
     steps: range,
     draw: Callable[[int], tuple[NDArray[np.int64], NDArray[np.float32]]],
     make: Callable[..., Any],
@@ -149,7 +155,7 @@ def _make_batches(
     return ds.apply(tf.data.experimental.assert_cardinality(len(steps)))
 
 
-def _random_crop(split: PhotographRecords, record: Any, numbers: Any) -> tuple[Any, Any]:
+def _random_crop(split: Photographs, record: Any, numbers: Any) -> tuple[Any, Any]:
     """Return a random crop, flipped half the time, of numbers [DRAWS + 3].
 
     The first DRAWS are in [0, 1), the others are the weights of COLOURS.
@@ -168,7 +174,7 @@ def _random_crop(split: PhotographRecords, record: Any, numbers: Any) -> tuple[A
     return tf.cond(numbers[DRAWS - 1] < 0.5, lambda: tf.reverse(x, [1]), lambda: x), label
 
 
-def _ten_crops(split: PhotographRecords, record: Any, numbers: Any) -> tuple[Any, Any]:
+def _ten_crops(split: Photographs, record: Any, numbers: Any) -> tuple[Any, Any]:
     """Return the centre and the corners of the central square, as they are and flipped; [10, ...].
 
     Krizhevsky et al. 2012, section 4.1: crops of 224 pixels, of a square of 256.

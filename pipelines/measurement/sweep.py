@@ -324,15 +324,16 @@ class _SettingRuns:
             if grid.ASSUMPTION in m.curves:  # whether the premise is in force
                 uniform = m.holds.all() or not m.holds.any()
                 tags[grid.ASSUMPTION] = str(bool(m.holds.all())) if uniform else "at some steps"
-            setting = finished_runs.FinishedRun(
-                name=grid.cell_title(m.cell, self.plan.axes),
-                params=m.cell.params,
-                tags=tags,
-                steps=m.steps.tolist(),
-                curves=m.curves,
-                start_ms=m.start_ms,
-                end_ms=m.end_ms,
-            )
             with signals.defer():
-                finished_runs.write(setting, self.run.experiment, parent=self.run.id)
+                finished_runs.write(
+                    grid.cell_title(m.cell, self.plan.axes),
+                    experiment=self.run.experiment,
+                    parent=self.run.id,
+                    params=m.cell.params,
+                    tags=tags,
+                    steps=m.steps.tolist(),
+                    curves=m.curves,
+                    start_ms=m.start_ms,
+                    end_ms=m.end_ms,
+                )
             self.written.add(fingerprint)

@@ -128,25 +128,25 @@ class Recipe:
                 )
 
     def _rules(self) -> list[tuple[str, str, bool]]:
-        rate, decay, limit = self.learning_rate, self.weight_decay, self.train_examples
+        rate, decay = self.learning_rate, self.weight_decay
         length = (self.epochs if self.steps is None else self.steps) or 0
         return [
             ("shift", f"in [0, {PAD}]", 0 <= self.shift <= PAD),
             ("batch_size", "> 0", self.batch_size > 0),
-            ("accumulate", f"> 0 and divide batch_size={self.batch_size}", self._parts_are_even()),
             (
-                "steps_per_execution",
-                "> 0, or None",
-                self.steps_per_execution is None or self.steps_per_execution > 0,
+                "accumulate",
+                f"> 0 and divide batch_size={self.batch_size}",
+                self.accumulate > 0 and self.batch_size % self.accumulate == 0,
             ),
-            ("steps", f"> 0 and at most {LONGEST:,}, or None", self._has_length()),
+            ("steps_per_execution", "> 0, or None", _is_count(self.steps_per_execution)),
             (
-                "epochs",
-                f"> 0 and at most {LONGEST:,}, or steps given",
-                0 < length <= LONGEST,
+                "steps",
+                f"> 0 and at most {LONGEST:,}, or None",
+                _is_count(self.steps) and (self.steps or 0) <= LONGEST,
             ),
-            ("train_examples", "> 0, or None", limit is None or limit > 0),
-            ("test_every", "> 0, or None", self.test_every is None or self.test_every > 0),
+            ("epochs", f"> 0 and at most {LONGEST:,}, or steps given", 0 < length <= LONGEST),
+            ("train_examples", "> 0, or None", _is_count(self.train_examples)),
+            ("test_every", "> 0, or None", _is_count(self.test_every)),
             ("learning_rate", "finite and > 0 in float32", SMALLEST < rate < LARGEST),
             ("warmup", "in [0, 1)", 0 <= self.warmup < 1),
             ("warmup_level", "in [0, 1]", 0 <= self.warmup_level <= 1),
@@ -155,19 +155,8 @@ class Recipe:
             ("label_smoothing", "in [0, 1)", 0 <= self.label_smoothing < 1),
             ("ema", "in [0, 1)", 0 <= self.ema < 1),
             ("seed", "in [0, 2**32)", 0 <= self.seed < 2**32),
-            ("devices", ">= 1, or None", self.devices is None or self.devices >= 1),
+            ("devices", ">= 1, or None", _is_count(self.devices)),
         ]
-
-    @property
-    def largest_shift(self) -> int | None:
-        """Return by how many pixels augmentation moves pictures; None without augmentation."""
-        return self.shift if self.augment else None
-
-    def _has_length(self) -> bool:
-        return self.steps is None or 0 < self.steps <= LONGEST
-
-    def _parts_are_even(self) -> bool:
-        return self.accumulate > 0 and self.batch_size % self.accumulate == 0
 
     def override(self, **changes: Any) -> "Recipe":
         """Return a recipe with some fields changed; mappings are merged, key by key.
@@ -252,6 +241,10 @@ class Recipe:
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits that change when, and only when, a setting does."""
         return digest(self.flat())
+
+
+def _is_count(number: int | None) -> bool:
+    return number is None or number > 0
 
 
 def _settings(recipe: Recipe) -> list[tuple[str, Any]]:

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from pipelines.data import datasets
-from pipelines.data.splits import Photographs, Pictures, Splits
+from pipelines.data.datasets import Splits
+from pipelines.data.splits import Pictures
+from pipelines.data.streamed import Photographs
 from pipelines.errors import DAMAGE_ERRORS, UserError, short
 from pipelines.recipes.recipe import Recipe
 from pipelines.results import comparison

@@ -142,8 +142,9 @@ def note(row: Reported, metrics: Mapping[str, float]) -> str:
 
 def _record(each: Reference) -> str:
     """Write the run; return its id."""
-    run = finished_runs.FinishedRun(
-        name=each.name,
+    return finished_runs.write(
+        each.name,
+        experiment=each.experiment,
         params=each.params,
         tags={**each.tags, "fingerprint": each.fingerprint},
         steps=[0],
@@ -151,7 +152,6 @@ def _record(each: Reference) -> str:
         start_ms=each.start_ms,
         end_ms=each.start_ms,
     )
-    return finished_runs.write(run, each.experiment)
 
 
 def print_references(document: Mapping[str, Any]) -> None:

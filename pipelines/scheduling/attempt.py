@@ -248,7 +248,7 @@ def close_killed(spec: AttemptSpec, folder: Path) -> Outcome:
     outcome = Outcome(KILLED, "its process was killed", run_id=run_id)
     if run_id:
         note = _run_note(spec, outcome, None)
-        outbox.send_fact(run_id, "tags", {FAILURE: outcome.why, STATE: KILLED, store.NOTE: note})
+        outbox.send_batch(run_id, tags={FAILURE: outcome.why, STATE: KILLED, store.NOTE: note})
         with tempfile.TemporaryDirectory() as spool:
             shutil.copy(folder / LOG, spool)
             outbox.send_files(run_id, Path(spool))
@@ -336,7 +336,7 @@ def _notify(spec: AttemptSpec, outcome: Outcome, comparison: Mapping[str, Any] |
     }
     failure = notify.send(spec.notify, document)
     if failure and outcome.run_id:
-        outbox.send_fact(outcome.run_id, "tags", {NOT_NOTIFIED: failure})
+        outbox.send_batch(outcome.run_id, tags={NOT_NOTIFIED: failure})
 
 
 def main(arguments: list[str]) -> None:

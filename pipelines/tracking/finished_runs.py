@@ -1,7 +1,6 @@
 """Runs that are over and only have to be written down, by MLflow's client."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,35 +11,33 @@ from pipelines.tracking import store
 from pipelines.tracking.outbox import send_batch
 
 
-@dataclass(frozen=True)
-class FinishedRun:
-    """A run that is over, with curves over integer steps; its points are dated to its end."""
+def write(
+    name: str,
+    *,
+    experiment: str,
+    parent: str | None = None,
+    params: Mapping[str, Any],
+    tags: Mapping[str, str],
+    steps: Sequence[int],
+    curves: Mapping[str, ArrayLike],
+    start_ms: int,
+    end_ms: int,
+) -> str:
+    """Write a run that is over, below its parent, with the tags of every child; return its id.
 
-    name: str
-    params: Mapping[str, Any]
-    tags: Mapping[str, str]
-    steps: Sequence[int]  # [k], of every curve
-    curves: Mapping[str, ArrayLike]  # by metric; [k] each
-    start_ms: int
-    end_ms: int
-
-
-def write(run: FinishedRun, experiment: str, parent: str | None = None) -> str:
-    """Write a run, below its parent, with the tags of every child; return its id.
-
-    Raise what `store.unavailable()` names. A run that a kill leaves half written says RUNNING, and
-    is closed as that of any process that was killed.
+    `curves` [k] each are over the integer `steps` [k]; points are dated to the end. Raise what
+    `store.unavailable()` names. A run that a kill leaves half written says RUNNING, and is closed
+    as that of any process that was killed.
     """
     below = {store.PARENT: parent} if parent else {}
-    tags = {**provenance.tags(), **heartbeat.tags(), **below, **run.tags}
-    to = store.client()
+    every = {**provenance.tags(), **heartbeat.tags(), **below, **tags}
     place = store.experiment(store.uri(), experiment)
-    run_id = str(to.create_run(place, run.start_ms, tags, run.name).info.run_id)
+    run_id = str(store.client().create_run(place, start_ms, every, name).info.run_id)
     numbers = [
-        (metric, value, step, run.end_ms)
-        for metric, values in run.curves.items()
-        for step, value in zip(run.steps, np.asarray(values).tolist(), strict=True)
+        (metric, value, step, end_ms)
+        for metric, values in curves.items()
+        for step, value in zip(steps, np.asarray(values).tolist(), strict=True)
     ]
-    send_batch(run_id, {key: str(value) for key, value in run.params.items()}, {}, numbers)
-    to.set_terminated(run_id, "FINISHED", run.end_ms)
+    send_batch(run_id, numbers, params={key: str(value) for key, value in params.items()})
+    store.client().set_terminated(run_id, "FINISHED", end_ms)
     return run_id

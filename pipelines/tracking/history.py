@@ -83,19 +83,16 @@ def rows(status: str | None = "FINISHED", **tags: str) -> list[Row]:
 
     Those of the project's evidence are left out, unless `origin` is among the tags.
     """
-    return _rows(status, tags, own=OWNER not in tags)
+    every = rows_with_evidence(status, **tags)
+    return every if OWNER in tags else [row for row in every if not row.is_project]
 
 
 def rows_with_evidence(status: str | None = "FINISHED", **tags: str) -> list[Row]:
     """Return the same runs and those of the project's evidence."""
-    return _rows(status, tags, own=False)
-
-
-def _rows(status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
+    conditions = [f"attributes.status = '{status}'"] if status else []
+    conditions += [f"tags.`{key}` = '{value}'" for key, value in tags.items()]
     whole = []
-    for row in _search_rows(status, tags):
-        if own and row.is_project:
-            continue
+    for row in map(_row, search(" and ".join(conditions))):
         lacking = find_lacking(row.status, row.tags, row.params) if "kind" in tags else ""
         whole += [] if lacking else [row]
         if lacking and row.id not in _said:
@@ -106,12 +103,6 @@ def _rows(status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
                 file=sys.stderr,
             )
     return whole
-
-
-def _search_rows(status: str | None, tags: Mapping[str, str]) -> Iterator[Row]:
-    conditions = [f"attributes.status = '{status}'"] if status else []
-    conditions += [f"tags.`{key}` = '{value}'" for key, value in tags.items()]
-    yield from map(_row, search(" and ".join(conditions)))
 
 
 def search(condition: str = "", deleted: bool = False) -> Iterator[Any]:
@@ -146,7 +137,7 @@ def _all_pages(fetch: Callable[[str | None], Any]) -> Iterator[Any]:
 
 def outlines() -> list[Row]:
     """Return all runs, not deleted ones, newest first."""
-    return list(_search_rows(None, {}))
+    return list(map(_row, search()))
 
 
 def row(run_id: str) -> Row:

@@ -52,7 +52,7 @@ class Journal:
         self.path = folder / f"{run_id}.jsonl"
         self._file = _open_locked(self.path)
         written = self._file.read()
-        self.undelivered = _parse_content(_parse_lines(written))
+        self.undelivered = parse_content(_parse_lines(written))
         self._torn = bool(written)  # by a kill, it may be
         self._end = len(written)
         self._header = {"uri": without_password(uri), "host": socket.gethostname()}
@@ -62,7 +62,7 @@ class Journal:
     @property
     def spool(self) -> Path:
         """Return the folder of files, by artifact path, that the store has yet to take."""
-        return self.path.with_suffix("")
+        return spool_of(self.path)
 
     def write(self, **content: Any) -> None:
         """Append one line; OSError, and nothing but a torn line written, on a full disk."""
@@ -84,10 +84,6 @@ class Journal:
         if count != len(line):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
         self._torn = False
-
-    def touch(self) -> None:
-        """Show hosts that do not see the lock that the writer lives."""
-        os.utime(self.path)
 
     def close(self, delivered: bool) -> None:
         """Let go of the file, which stays where MLflow does not have it all."""
@@ -116,70 +112,48 @@ def has_header(path: Path) -> bool:
         return False
 
 
+def spool_of(path: Path) -> Path:
+    """Return the folder of files, by artifact path, that belongs to a journal."""
+    return path.with_suffix("")
+
+
 def delete(path: Path) -> None:
     """Delete a journal and its folder of files."""
     path.unlink(missing_ok=True)
-    shutil.rmtree(path.with_suffix(""), ignore_errors=True)
-
-
-@dataclass(frozen=True)
-class StaleJournal:
-    """The journal of a dead process."""
-
-    path: Path
-    lines: list[dict[str, Any]]
-
-    @property
-    def content(self) -> Content:
-        """Return what it says. Raise TypeError if it is no journal of ours."""
-        return _parse_content(self.lines)
-
-    @property
-    def run_id(self) -> str:
-        return self.path.stem
-
-    @property
-    def spool(self) -> Path:
-        return self.path.with_suffix("")
+    shutil.rmtree(spool_of(path), ignore_errors=True)
 
 
 def find_stale(folder: Path, uri: str) -> list[Path]:
     """Return the journals of that store whose process has ended."""
     stale = []
     for path in sorted(folder.glob("*.jsonl")):
-        with claim_stale(path, uri) as journal:
-            stale += [path] if journal else []
+        with claim_stale(path, uri) as lines:
+            stale += [path] if lines else []
     return stale
 
 
 @contextmanager
-def claim_stale(path: Path, uri: str) -> Iterator[StaleJournal | None]:
-    """Yield a dead process's journal, locked for as long as the block lasts; None for any other.
+def claim_stale(path: Path, uri: str) -> Iterator[list[dict[str, Any]]]:
+    """Yield the lines of a dead process's journal, locked meanwhile; of any other none.
 
     A torn last line is left out; a file that cannot be read is said so.
     """
-    try:
-        file = path.open("r+b")
-    except FileNotFoundError:  # delivered meanwhile
-        file = None
-    except OSError as error:
-        print(f"{path} cannot be read: {error.strerror}", file=sys.stderr)
-        file = None
-    if file is None:
-        yield None
-        return
-    with file:
-        if not files.take_lock(file, path, wait=False):  # its process lives
-            yield None
-            return
-        lines = _parse_lines(file.read())
+    lines: list[dict[str, Any]] = []
+    with contextlib.ExitStack() as opened:
+        try:
+            file = opened.enter_context(path.open("r+b"))
+            if files.take_lock(file, path, wait=False):  # else its process lives
+                lines = _parse_lines(file.read())
+                silent_s = time.time() - os.fstat(file.fileno()).st_mtime
+        except FileNotFoundError:  # delivered meanwhile
+            pass
+        except OSError as error:
+            print(f"{path} cannot be read: {error.strerror}", file=sys.stderr)
         # of a database that both were copied or moved with; one without a header is being made
         stores = {_store_name(str(line["uri"])) for line in lines if "uri" in line}
-        hosts = {str(line["host"]) for line in lines if "host" in line}
-        silent_s = time.time() - os.fstat(file.fileno()).st_mtime  # another host's lock is not seen
-        is_silent = hosts <= {socket.gethostname()} or silent_s > JOURNAL_LOST_S
-        is_stale = stores == {_store_name(uri)} and is_silent
-        yield StaleJournal(path, lines) if is_stale else None
+        is_here = {str(line["host"]) for line in lines if "host" in line} <= {socket.gethostname()}
+        is_dead = is_here or silent_s > JOURNAL_LOST_S  # another host's lock is not seen
+        yield lines if stores == {_store_name(uri)} and is_dead else []
 
 
 def _store_name(uri: str) -> str:
@@ -188,7 +162,8 @@ def _store_name(uri: str) -> str:
     return database_path(uri).name if is_file else without_password(uri)
 
 
-def _parse_content(lines: list[dict[str, Any]]) -> Content:
+def parse_content(lines: list[dict[str, Any]]) -> Content:
+    """Return what a journal says. Raise TypeError if it is no journal of ours."""
     begun = max((i for i, line in enumerate(lines) if "uri" in line), default=0)
     return Content(
         [tuple(row) for line in lines for row in line.get("numbers", [])],

@@ -10,6 +10,8 @@ goes on from the last checkpoint.
 import contextlib
 import functools
 import json
+import math
+import os
 import sys
 import threading
 import time
@@ -22,8 +24,7 @@ from pipelines.runtime import heartbeat
 from pipelines.runtime.files import HALF, remove, replace_whole
 from pipelines.tracking import journals, store
 
-MAX_METRICS = 1_000  # a request; MLflow's limit
-MAX_TEXTS = 100  # params or tags a request
+MAX_METRICS, MAX_TEXTS = 800, 100  # numbers, params and tags a request: MLflow takes 1,000 in all
 MODEL_NAME = "model"  # the name of a run's logged model
 MODEL_FOLDER = "logged-model"  # its folder among the files that wait; no artifact has that name
 SENT_MODEL = f"{HALF}sent"  # the folder of a model that has been sent, and is to be deleted
@@ -43,45 +44,33 @@ def check_name(metric: str) -> None:
 
 def send_batch(
     run_id: str,
-    params: Mapping[str, str],
-    tags: Mapping[str, str],
-    numbers: Sequence[journals.Number],
+    numbers: Sequence[journals.Number] = (),
+    *,
+    params: Mapping[str, str] = {},
+    tags: Mapping[str, str] = {},
 ) -> None:
-    """Write params, tags and any count of numbers into a run, in as few requests as possible."""
+    """Write any count of numbers, params and tags into a run, in as few requests as possible."""
     from mlflow.entities import Metric, Param, RunTag
 
-    few = len(params) <= MAX_TEXTS and len(tags) <= MAX_TEXTS
-    if not few:
-        send_fact(run_id, "params", params)
-        send_fact(run_id, "tags", tags)
-        params, tags = {}, {}
-    first = MAX_METRICS - len(params) - len(tags)
-    metrics = [Metric(key, value, when, step) for key, value, step, when in numbers]
-    store.client().log_batch(
-        run_id,
-        metrics[:first],
-        [Param(key, text) for key, text in params.items()],
-        [RunTag(key, text) for key, text in tags.items()],
-    )
-    for start in range(first, len(metrics), MAX_METRICS):
-        store.client().log_batch(run_id, metrics[start : start + MAX_METRICS])
+    parts = {
+        "metrics": ([Metric(key, n, when, step) for key, n, step, when in numbers], MAX_METRICS),
+        "params": ([Param(*each) for each in params.items()], MAX_TEXTS),
+        "tags": ([RunTag(*each) for each in tags.items()], MAX_TEXTS),
+    }
+    for i in range(max(math.ceil(len(rows) / most) for rows, most in parts.values())):
+        some = {key: rows[i * most : (i + 1) * most] for key, (rows, most) in parts.items()}
+        store.client().log_batch(run_id, **some)
 
 
-def send_fact(run_id: str, kind: str, value: Any) -> None:
-    """Write tags, params or a data set into a run."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag, Param, RunTag
+def send_dataset(run_id: str, about: Mapping[str, Any]) -> None:
+    """Write into a run what it trains on, for the data set column of the UI."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    if kind == "dataset":  # for the data set column of the UI
-        name, source, where = value["name"], value["source"], {value["source"]: value["name"]}
-        profile = json.dumps({"train_examples": value["examples"]})
-        entity = Dataset(name, value["digest"], source, json.dumps(where), profile=profile)
-        context = [InputTag("mlflow.data.context", "training")]
-        store.client().log_inputs(run_id, [DatasetInput(entity, context)])
-        return
-    make: Any = RunTag if kind == "tags" else Param
-    rows = [make(key, text) for key, text in value.items()]
-    for start in range(0, len(rows), MAX_TEXTS):
-        store.client().log_batch(run_id, **{kind: rows[start : start + MAX_TEXTS]})
+    name, source, where = about["name"], about["source"], {about["source"]: about["name"]}
+    profile = json.dumps({"train_examples": about["examples"]})
+    entity = Dataset(name, about["digest"], source, json.dumps(where), profile=profile)
+    context = [InputTag("mlflow.data.context", "training")]
+    store.client().log_inputs(run_id, [DatasetInput(entity, context)])
 
 
 def send_files(run_id: str, spool: Path) -> None:
@@ -153,11 +142,15 @@ class Waiting:
         MLflow keeps equal points once: what was sent before a kill does no harm.
         """
         while batch := self.numbers[:MAX_METRICS]:
-            send_batch(run_id, {}, {}, batch)
+            send_batch(run_id, batch)
             with self.lock:
                 del self.numbers[: len(batch)]
         while self.facts:
-            send_fact(run_id, *self.facts[0])
+            kind, value = self.facts[0]
+            if kind == "dataset":
+                send_dataset(run_id, value)
+            else:
+                send_batch(run_id, **{kind: value})
             with self.lock:
                 del self.facts[0]
         send_files(run_id, self.spool)
@@ -262,7 +255,7 @@ class Outbox:
                 return
             if time.time() - self._last_heartbeat > heartbeat.BEAT_S:
                 with contextlib.suppress(OSError, store.unavailable()):
-                    self.journal.touch()
+                    os.utime(self.journal.path)  # for hosts that do not see its lock
                     store.client().set_tag(self.run_id, heartbeat.HEARTBEAT, heartbeat.timestamp())
                     if time.time() - self._last_heartbeat > heartbeat.LOST_S:  # closed as dead
                         store.client().update_run(self.run_id, status="RUNNING")

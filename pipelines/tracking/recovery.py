@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pipelines.errors import Unavailable, UserError, short
 from pipelines.runtime import files, heartbeat
@@ -25,9 +26,9 @@ def deliver_journals() -> list[str]:
     with files.lock(folder, "settle"):
         waiting = journals.find_stale(folder, uri)
         for number, path in enumerate(waiting):
-            with journals.claim_stale(path, uri) as journal:
+            with journals.claim_stale(path, uri) as lines:
                 try:
-                    closed += [_deliver(journal)] if journal else []
+                    closed += [_deliver(path, lines)] if lines else []
                 except (UserError, Unavailable, OSError, store.unavailable()) as error:
                     if getattr(error, "error_code", "") in PERMANENT_ERRORS:
                         _set_aside(path, short(error))
@@ -89,10 +90,10 @@ def mark_killed(run_id: str, why: str) -> None:
     store.client().set_terminated(run_id, "KILLED")
 
 
-def _deliver(journal: journals.StaleJournal) -> str:
+def _deliver(path: Path, lines: list[dict[str, Any]]) -> str:
     """Send what MLflow lacks of a journal and its files, then close its run; the run's id."""
-    content = journal.content
-    Waiting(content, journal.spool).deliver(journal.run_id)
-    store.client().set_terminated(journal.run_id, content.status)
-    journals.delete(journal.path)
-    return journal.run_id
+    run_id, content = path.stem, journals.parse_content(lines)
+    Waiting(content, journals.spool_of(path)).deliver(run_id)
+    store.client().set_terminated(run_id, content.status)
+    journals.delete(path)
+    return run_id

@@ -27,7 +27,7 @@ import numpy as np
 from pipelines.errors import Ended, Paused, Pruned, hide_passwords
 from pipelines.runtime import backend, heartbeat, progress, provenance, signals
 from pipelines.tracking import history, journals, store
-from pipelines.tracking.outbox import FLUSH_S, MODEL_FOLDER, Outbox, send_fact
+from pipelines.tracking.outbox import FLUSH_S, MODEL_FOLDER, Outbox, send_batch
 
 SYSTEM = "system/"  # begins the metrics of the machine, as MLflow calls them
 FAILURE = "failure"  # tag: what ended a run early
@@ -65,10 +65,7 @@ class Run:
         What is logged again for the same moment is kept once, and so is what an earlier process of
         the same run logged with the same value.
         """
-        now = int(time.time() * 1000) if when_ms is None else when_ms
-        numbers = [(key, float(value), step, now) for key, value in metrics.items()]
-        new = [each for each in numbers if (each[0], step, each[1]) not in self.known]
-        self.outbox.add_numbers(new)
+        self._add([(key, value, step) for key, value in metrics.items()], when_ms)
 
     def log_new(self, metrics: Mapping[str, float], step: int = 0) -> None:
         """Log what is new if a training is repeated from a checkpoint: no step is written twice.
@@ -82,10 +79,12 @@ class Run:
 
     def log_curve(self, metric: str, steps: Iterable[int], values: Iterable[float]) -> None:
         """Write down a whole curve over steps, as `log` does a number."""
-        now = int(time.time() * 1000)
-        points = zip(steps, values, strict=True)
-        numbers = [(metric, float(value), int(step), now) for step, value in points]
-        self.outbox.add_numbers([n for n in numbers if (metric, n[2], n[1]) not in self.known])
+        self._add([(metric, value, step) for step, value in zip(steps, values, strict=True)])
+
+    def _add(self, points: list[tuple[str, float, int]], when_ms: int | None = None) -> None:
+        now = int(time.time() * 1000) if when_ms is None else when_ms
+        numbers = [(key, float(value), int(step), now) for key, value, step in points]
+        self.outbox.add_numbers([n for n in numbers if (n[0], n[2], n[1]) not in self.known])
 
     def flush(self) -> None:
         """Send what waits now; what a store cannot take is tried again later."""
@@ -240,7 +239,7 @@ def _reopen(run: Run, tags: Mapping[str, str]) -> bool:
     now, before = {**provenance.tags(), **tags}, entity.data.tags.get("code", tags.get("code"))
     if before != now.get("code"):
         now[BEGUN_WITH_CODE] = str(before)
-    send_fact(run.id, "tags", now)
+    send_batch(run.id, tags=now)
     for key in {FAILURE, heartbeat.SETTLED} & entity.data.tags.keys():
         client.delete_tag(run.id, key)
     numbers = [(key, value, step, 0) for _, key, step, _, value in history.points([run.id])]

@@ -16,7 +16,8 @@ import numpy as np
 from keras import ops
 from numpy.typing import NDArray
 
-from pipelines.data.splits import PAD, Pictures, Splits
+from pipelines.data.datasets import Splits
+from pipelines.data.splits import PAD, Pictures
 from pipelines.errors import UserError
 from pipelines.recipes.recipe import Recipe
 from pipelines.training.devices import Place

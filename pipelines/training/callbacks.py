@@ -10,17 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
-from numpy.typing import NDArray
 
-from pipelines.data.tasks import MEAN, OfModel
+from pipelines.data.tasks import MEAN
 from pipelines.errors import Diverged, Paused, UserError
 from pipelines.runtime.signals import DeferredSignals
 from pipelines.training import _device_data
 from pipelines.training.checkpoints import Arrays, Checkpoint, Saving
 from pipelines.training.devices import Place
 from pipelines.training.evaluation import rename_means
+from pipelines.training.job import TrainingJob
 from pipelines.training.seen_test import SeenTest
 
 Log = Callable[[Mapping[str, float], int], None]
@@ -28,41 +27,34 @@ POINTS = 2_000  # a longer run logs its per-step curves at this many steps
 
 
 class MetricsLogger(keras.callbacks.Callback):
-    """Logs the curves of a run of `len(rates)` steps; raises Diverged when its loss does.
+    """Logs the curves of a job's training; raises Diverged when its loss does.
 
     `step` counts finished steps, from 1; after each, or after `steps_per_execution` of them where
-    Keras does so many at once, `advance(steps, images_per_s)` is called. A step is `pieces` batches
-    of Keras, an epoch `epoch` steps. `best` are the validation numbers where the one that is
-    `watched` was least so far, and the step; nothing where the run does not validate. `note` is all
-    that a resumed run needs to go on.
+    Keras does so many at once, `advance(steps, images_per_s)` is called. A step is as many batches
+    of Keras as the recipe accumulates. `best` are the validation numbers where the one that the
+    task watches was least so far, and the step; nothing where the run does not validate. `note` is
+    all that a resumed run needs to go on.
     """
 
     def __init__(
         self,
-        rates: NDArray[np.float64],
-        *,
-        epoch: int,
-        images: int,
-        pieces: int,
-        watched: str,
+        job: TrainingJob,
         log: Log,
         advance: Callable[[int, float], Any],
-        of_model: OfModel | None = None,
-        validates: bool = True,
         seen: SeenTest | None = None,
     ) -> None:
         super().__init__()
-        self.rates, self.epoch, self.images, self.pieces = rates, epoch, images, pieces
-        self.watched, self.log, self.advance = watched, log, advance
-        self.of_model, self.seen = of_model, seen
+        self.job, self.log, self.advance, self.seen = job, log, advance, seen
+        self.rates, self.epoch, self.task = job.rates, job.epoch, job.splits.task
         self.step, self.piece, self.steps_per_execution = 0, 0, 1
         self.busy_s, self.timed = 0.0, 0
-        self.best = {f"best_val_{watched}": math.inf} if validates else {}
+        self.least = f"best_val_{self.task.watched}"
+        self.best = {self.least: math.inf} if job.splits.has_validation else {}
         self.summed, self.counted = 0.0, 0
         self.began = time.perf_counter()
         self.last: dict[str, float] = {}
         self.continued = False
-        self._stride = max(1, len(rates) // POINTS)
+        self._stride = max(1, len(self.rates) // POINTS)
 
     @property
     def note(self) -> dict[str, Any]:
@@ -93,7 +85,8 @@ class MetricsLogger(keras.callbacks.Callback):
     @property
     def images_per_s(self) -> float:
         """Training rate so far; the first step after a start, which traces, is left out."""
-        return self.images * self.timed / self.busy_s if self.timed else math.nan
+        images = self.job.recipe.batch_size * self.timed
+        return images / self.busy_s if self.timed else math.nan
 
     def reached_multiple(self, every: int) -> bool:
         """Return whether the last call ended at a multiple of `every` steps, or went over one."""
@@ -117,7 +110,7 @@ class MetricsLogger(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float]) -> None:
         self._took += time.perf_counter() - self._started
-        self.piece = (self.piece + 1) % self.pieces
+        self.piece = (self.piece + 1) % self.job.recipe.accumulate
         if not math.isfinite(logs["loss"]):
             raise self._divergence(logs["loss"])
         if self.piece == 0:
@@ -138,11 +131,8 @@ class MetricsLogger(keras.callbacks.Callback):
         self.advance(done, self.images_per_s)
 
     def _divergence(self, loss: float) -> Diverged:
-        step, last, rate = (
-            self.step + 1,
-            self.step + self.steps_per_execution,
-            float(self.rates[self.step]),
-        )
+        step, last = self.step + 1, self.step + self.steps_per_execution
+        rate = float(self.rates[self.step])
         where = f"at step {step}" if step == last else f"in steps {step} to {last}"
         return Diverged(
             f"The training loss must stay finite. Received: {loss} {where} with learning "
@@ -152,13 +142,12 @@ class MetricsLogger(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float]) -> None:
         curves = {**rename_means("train", logs), **rename_means("val", logs, prefix="val_")}
-        if self.of_model:
-            curves |= self.of_model(self.model)
+        if self.task.of_model:
+            curves |= self.task.of_model(self.model)
         if self.seen:
             curves |= self.seen.look(self.step)
         validated = {f"best_{key}": n for key, n in curves.items() if key.startswith("val_")}
-        least = f"best_val_{self.watched}"
-        if validated and validated[least] < self.best[least]:
+        if validated and validated[self.least] < self.best[self.least]:
             self.best = {**validated, "best_step": float(self.step)}
         self.log(curves, self.step)
         self.last = curves

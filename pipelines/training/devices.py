@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import keras
 
-from pipelines.data.splits import WHOLE, Part
 from pipelines.errors import UserError
 from pipelines.training import tf_config
 
@@ -40,11 +39,6 @@ class Place:
     def alone(self) -> bool:
         """Whether one device of one machine trains."""
         return self.replicas == 1
-
-    @property
-    def part(self) -> Part:
-        """This machine's part of every batch."""
-        return WHOLE
 
     def scope(self) -> Any:
         """Return what a network is built and read in."""

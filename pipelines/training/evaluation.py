@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import keras
 from keras import ops
 
-from pipelines.data.splits import Photographs, Split
+from pipelines.data.splits import Split
+from pipelines.data.streamed import Photographs
 from pipelines.data.tasks import MEAN, Task
 from pipelines.training.input_pipeline import CROPS
 

@@ -18,7 +18,8 @@ from typing import Any
 import keras
 from numpy.typing import NDArray
 
-from pipelines.data.splits import WHOLE, Part, Photographs, Pictures, Split, share
+from pipelines.data.splits import WHOLE, Part, Pictures, Split, share
+from pipelines.data.streamed import Photographs
 from pipelines.data.whitening import Whitened
 from pipelines.errors import Unavailable, UserError
 from pipelines.recipes.recipe import Recipe
@@ -52,13 +53,12 @@ def train(
         return whole.rebatch(size) if pieces > 1 else whole
 
     borrowed = weakref.proxy(split) if _tensorflow() else split
+    shift = recipe.shift if recipe.augment else None
 
     def batch(number: int) -> Batch:
         step, piece = divmod(start * pieces + int(number), pieces)
         mine = (i * pieces + piece, pieces * machines)
-        return borrowed.train_batch(
-            step, recipe.batch_size, recipe.seed, recipe.largest_shift, mine
-        )
+        return borrowed.train_batch(step, recipe.batch_size, recipe.seed, shift, mine)
 
     count = (stop - start) * pieces
     return _map_batches(batch, count, split, size) if _tensorflow() else _prefetch(batch, count)
@@ -84,10 +84,8 @@ def evaluation(
         return Evaluation(split, count, size)
     import tensorflow as tf
 
-    signature, borrowed = (
-        (*_specs(split, size), tf.TensorSpec((size,), tf.float32)),
-        weakref.proxy(split),
-    )
+    signature = (*_specs(split, size), tf.TensorSpec((size,), tf.float32))
+    borrowed = weakref.proxy(split)
     ds = tf.data.Dataset.from_generator(
         lambda: (borrowed.eval_batch(number, size) for number in range(count)),
         output_signature=signature,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import keras_models
 from pipelines.data import datasets, tasks
-from pipelines.data.splits import Splits
+from pipelines.data.datasets import Splits
 from pipelines.errors import UserError
 from pipelines.recipes import checks, lr
 from pipelines.recipes.recipe import Recipe
@@ -31,17 +31,14 @@ def plan(recipe: Recipe, examples: int) -> NDArray[np.float64]:
 
     UserError when the batch exceeds the training examples or the schedule cannot be drawn.
     """
-    try:
-        return lr.table(
-            recipe.schedule,
-            recipe.learning_rate,
-            checks.count_steps(recipe, examples),
-            recipe.warmup,
-            recipe.warmup_level,
-            **recipe.schedule_args,
-        )
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    return lr.table(
+        recipe.schedule,
+        recipe.learning_rate,
+        checks.count_steps(recipe, examples),
+        recipe.warmup,
+        recipe.warmup_level,
+        **recipe.schedule_args,
+    )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import Any
 
 import keras
 
-from pipelines.data.splits import Part, Photographs, Split
+from pipelines.data.splits import Part, Split
+from pipelines.data.streamed import Photographs
 from pipelines.errors import UserError
 from pipelines.recipes.recipe import Recipe
 from pipelines.training import _multi_worker, devices, input_pipeline
@@ -30,11 +31,6 @@ class Machines(Place, KerasLoop):
 
     def __str__(self) -> str:
         return f"{super().__str__()}, {self.role.workers} machines, synchronous"
-
-    @property
-    def alone(self) -> bool:
-        """Whether one device of one machine trains."""
-        return False
 
     @property
     def part(self) -> Part:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from statistics import mean
 from typing import Any
 
-from pipelines.data.splits import Photographs, Split
+from pipelines.data.splits import Split
+from pipelines.data.streamed import Photographs
 
 SEEN = "seen_test"
 HALF = "half_seen_test"

@@ -11,7 +11,8 @@ from typing import Any
 
 import keras
 
-from pipelines.data.splits import Photographs, Pictures, Split
+from pipelines.data.splits import Pictures, Split
+from pipelines.data.streamed import Photographs
 from pipelines.errors import Diverged, Pruned
 from pipelines.runtime import signals
 from pipelines.runtime.progress import progress_bar
@@ -122,20 +123,10 @@ def train(
     """
     keras.backend.clear_session()
     loop = machines or KerasLoop()
-    model, rates, task = job.model(), job.rates, job.splits.task
+    model, rates = job.model(), job.rates
     with progress_bar(job.recipe.name, len(rates), "images/s") as advance:
-        logger = MetricsLogger(
-            rates,
-            epoch=job.epoch,
-            images=job.recipe.batch_size,
-            pieces=job.recipe.accumulate,
-            watched=task.watched,
-            log=log,
-            advance=advance,
-            of_model=task.of_model,
-            validates=job.splits.has_validation,
-            seen=_seen_test(job, model, loop) if job.recipe.test_every else None,
-        )
+        seen = _seen_test(job, model, loop) if job.recipe.test_every else None
+        logger = MetricsLogger(job, log, advance, seen)
         try:
             layers = _device_data.unwrap(model).layers
             with devices.act_on_whole_batches(layers, job.place):

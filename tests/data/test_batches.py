@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from pipelines.data.splits import Pictures, Split, Splits, channel_moments
+from pipelines.data.datasets import Splits
+from pipelines.data.splits import Pictures, Split, channel_moments
 from tests.conftest import ROOT
 
 

@@ -16,7 +16,9 @@ import pytest
 
 from pipelines.cli import data_command
 from pipelines.data import datasets
-from pipelines.data.splits import Photographs, Pictures, Splits
+from pipelines.data.datasets import Splits
+from pipelines.data.splits import Pictures
+from pipelines.data.streamed import Photographs
 from pipelines.errors import Unavailable, UserError
 from pipelines.running import code_digest
 from tests.conftest import ROOT, needs
@@ -147,9 +149,6 @@ def test_train_examples_takes_the_first_ones(digits: Path) -> None:
     assert same(few.val, all_of_them.val)
     assert same(few.test, all_of_them.test)
     assert few.digest != all_of_them.digest
-
-
-def test_more_train_examples_than_there_are_takes_all(digits: Path) -> None:
     assert sizes(datasets.load("digits", train_examples=5_000)) == SIZES["digits"]
 
 
@@ -200,9 +199,6 @@ def test_check_counts_a_prepared_set(digits: Path, offline: None) -> None:
     assert (found["prepared"], found["version"]) == (True, "1.0.0")
     assert (found["train"], found["val"], found["test"]) == SIZES["digits"]
     assert Path(found["folder"]).is_relative_to(digits)
-
-
-def test_prepared_data_is_read_without_the_network(digits: Path, offline: None) -> None:
     assert sizes(datasets.load("digits")) == SIZES["digits"]
 
 
@@ -214,14 +210,11 @@ def test_a_data_set_being_written_is_not_taken_for_a_prepared_one(nothing: Path)
     assert datasets.get("cifar10").check()["prepared"] is False
 
 
-def test_the_newest_version_that_is_finished_is_read(
-    prepared_digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for version in ("1.0.0", "9.0.0", "10.0.0", "10.0.0.incompleteX4F2A"):  # of older versions
-        shutil.copytree(prepared_digits / "digits" / "1.0.0", tmp_path / "digits" / version)
-    (tmp_path / "digits/10.0.0.incompleteX4F2A/features.json").unlink()
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    assert datasets.get("digits").check()["folder"] == str(tmp_path / "digits/10.0.0")
+def test_the_newest_version_that_is_finished_is_read(own: Path) -> None:
+    for version in ("9.0.0", "10.0.0", "10.0.0.incompleteX4F2A"):
+        shutil.copytree(own / "digits/1.0.0", own / "digits" / version)
+    (own / "digits/10.0.0.incompleteX4F2A/features.json").unlink()
+    assert datasets.get("digits").check()["folder"] == str(own / "digits/10.0.0")
 
 
 @pytest.mark.parametrize(
@@ -235,17 +228,14 @@ def test_the_newest_version_that_is_finished_is_read(
 )
 def test_features_that_cannot_be_read_are_one_sentence_and_no_module_is_imported(
     case: tuple[str | None, str],
-    prepared_digits: Path,
-    tmp_path: Path,
+    own: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     features, says = case
-    shutil.copytree(prepared_digits / "digits", tmp_path / "digits")
-    (tmp_path / "marker.py").write_text("")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    file = tmp_path / "digits/1.0.0/features.json"
+    (own / "marker.py").write_text("")
+    monkeypatch.syspath_prepend(own)
+    file = own / "digits/1.0.0/features.json"
     file.unlink() if features is None else file.write_text(features)
     for ask in (datasets.load, lambda name: datasets.get(name).check()):
         with pytest.raises(UserError, match=rf"Received: {file.parent}: .*{says}.* Delete this f"):
@@ -354,13 +344,24 @@ def test_data_that_cannot_fit_is_refused(
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     with pytest.raises(Unavailable, match=r"must fit in memory\. Received: .* of digits"):
         datasets.load("digits", train_examples)
-
-
-def test_fewer_training_examples_fit(digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import psutil
-
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=100_000))
+    memory.available = 100_000  # fewer fit
     assert sizes(datasets.load("digits", train_examples=100)) == (100, 269, 450)
+
+
+def store(folder: Path, name: str, version: str, shape: Any, parts: Any, **more: Any) -> None:
+    """Prepare a data set of a thousand classes, as tensorflow-datasets does."""
+    import tensorflow_datasets as tfds
+
+    image, label = tfds.features.Image(shape=shape), tfds.features.ClassLabel(num_classes=1000)
+    tfds.disable_progress_bar()
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name=name,
+        version=version,
+        data_dir=folder,
+        features=tfds.features.FeaturesDict({"image": image, "label": label}),
+        split_datasets=parts,
+        **more,
+    )
 
 
 def png(path: Path, pixels: np.ndarray) -> str:
@@ -373,8 +374,6 @@ def png(path: Path, pixels: np.ndarray) -> str:
 @pytest.fixture
 def photographs(nothing: Path, tmp_path_factory: pytest.TempPathFactory) -> list[np.ndarray]:
     """The five pictures of a small imagenet2012's test part; its training part is of one colour."""
-    import tensorflow_datasets as tfds
-
     rng = np.random.default_rng(0)
     shapes = [(256, 448, 3), (301, 256, 3), (256, 300, 1), (50, 80, 3), (1400, 1060, 3)]
     pictures = [rng.integers(0, 256, shape, dtype=np.uint8) for shape in shapes]
@@ -382,22 +381,11 @@ def photographs(nothing: Path, tmp_path_factory: pytest.TempPathFactory) -> list
     tests = [png(folder / f"{i}.png", picture) for i, picture in enumerate(pictures)]
     plain = np.full((90, 120, 3), (17, 100, 203), np.uint8)
     parts = {"train": [png(folder / "plain.png", plain)] * 100, "validation": tests}
-    tfds.disable_progress_bar()
-    tfds.dataset_builders.store_as_tfds_dataset(
-        name="imagenet2012",
-        version="5.1.0",
-        data_dir=nothing,
-        features=tfds.features.FeaturesDict(
-            {
-                "image": tfds.features.Image(shape=(None, None, 3)),
-                "label": tfds.features.ClassLabel(num_classes=1000),
-            }
-        ),
-        split_datasets={
-            split: [(i, {"image": path, "label": i}) for i, path in enumerate(paths)]
-            for split, paths in parts.items()
-        },
-    )
+    examples = {
+        split: [(i, {"image": path, "label": i}) for i, path in enumerate(paths)]
+        for split, paths in parts.items()
+    }
+    store(nothing, "imagenet2012", "5.1.0", (None, None, 3), examples)
     return pictures
 
 
@@ -437,30 +425,14 @@ def test_photographs_stay_on_disk_and_are_cut_to_one_size(
 def imagenet32(nothing: Path) -> np.ndarray:
     """The 103 pictures of a small imagenet_resized/32x32: 100 in train, 3 in validation."""
     import tensorflow as tf
-    import tensorflow_datasets as tfds
 
     pictures = np.random.default_rng(0).integers(0, 256, (103, 32, 32, 3), dtype=np.uint8)
     labels = np.r_[np.arange(100) % 10, 997, 998, 999]
-    parts = {"train": slice(0, 100), "validation": slice(100, 103)}
-    tfds.disable_progress_bar()
-    tfds.dataset_builders.store_as_tfds_dataset(
-        name="imagenet_resized",
-        config="32x32",
-        version="0.1.1",
-        data_dir=nothing,
-        features=tfds.features.FeaturesDict(
-            {
-                "image": tfds.features.Image(shape=(32, 32, 3)),
-                "label": tfds.features.ClassLabel(num_classes=1000),
-            }
-        ),
-        split_datasets={
-            split: tf.data.Dataset.from_tensor_slices(
-                {"image": pictures[part], "label": labels[part]}
-            )
-            for split, part in parts.items()
-        },
-    )
+    parts = {
+        split: tf.data.Dataset.from_tensor_slices({"image": pictures[part], "label": labels[part]})
+        for split, part in (("train", slice(0, 100)), ("validation", slice(100, 103)))
+    }
+    store(nothing, "imagenet_resized", "0.1.1", (32, 32, 3), parts, config="32x32")
     return pictures
 
 
@@ -492,18 +464,8 @@ def test_mnist() -> None:
     assert splits.input_shape == (28, 28, 1)
     # Digits are white on black, about a fifth of the pixels; the published mean is 0.1307.
     assert splits.train.mean == pytest.approx([0.1307], abs=0.003)
-    assert np.bincount(splits.test.labels).tolist() == [
-        980,
-        1135,
-        1032,
-        1010,
-        982,
-        892,
-        958,
-        1028,
-        974,
-        1009,
-    ]
+    counts = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert np.bincount(splits.test.labels).tolist() == counts
 
 
 @needs("cifar10")

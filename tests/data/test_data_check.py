@@ -1,7 +1,6 @@
 """The check of all data sets: what is damaged is named, what is whole or not there is not."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,14 +9,6 @@ import pytest
 from pipelines.cli import data_command
 from pipelines.data import datasets
 from tests.conftest import needs
-
-
-@pytest.fixture
-def own(prepared_digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder of this test's own, with digits prepared."""
-    shutil.copytree(prepared_digits / "digits", tmp_path / "digits")
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    return tmp_path.resolve()
 
 
 def halved(path: Path) -> None:

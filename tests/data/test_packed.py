@@ -14,22 +14,14 @@ import numpy as np
 import pytest
 
 from pipelines.data import datasets, packed
+from pipelines.data.datasets import Splits
 from pipelines.data.pictures import StoredPictures
-from pipelines.data.splits import Splits
 from pipelines.errors import UserError
 from pipelines.recipes import checks
 from pipelines.recipes.catalog import get_recipe
 from pipelines.running.run import run
 from pipelines.tracking import history
 from tests.conftest import PREPARED, ROOT, needs
-
-
-@pytest.fixture
-def own(prepared_digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder of this test's own, with digits prepared."""
-    shutil.copytree(prepared_digits / "digits", tmp_path / "digits")
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    return tmp_path.resolve()
 
 
 def same(one: Splits, other: Splits) -> bool:
@@ -184,9 +176,9 @@ def test_only_arrays_are_packed(name: str, own: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(own: Path) -> None:
-    stored = StoredPictures("digits", *datasets.DATASETS["digits"][1:])._open_prepared()
+    part = np.zeros((1, 8, 8, 1), np.uint8), np.zeros(1, np.int64)
     with pytest.raises(UserError, match="must be writable"):
-        packed.write(own / "none" / "digits.npz", "digits", 10, stored)
+        packed.write(own / "none" / "digits.npz", "digits", "1.0.0", 10, [part, part])
 
 
 @pytest.mark.parametrize("percent", [1, 10, 20])
@@ -199,11 +191,8 @@ def test_the_cut_is_tensorflow_datasets_own(percent: int) -> None:
         spec = tfds.core.ReadInstruction.from_spec(f"train[:{100 - percent}%]")
         (cut,) = spec.to_absolute({"train": SimpleNamespace(num_examples=count)})
         assert (train, val) == (slice(0, cut.to), slice(cut.to, count))
-
-
-def test_validation_is_never_empty() -> None:
-    (_, train), (_, val), _ = StoredPictures("any", "any", 10, (1, 1, 1), 1).cuts(lambda _: 20)
-    assert (train, val) == (slice(0, 19), slice(19, 20))
+    (_, train), (_, val), _ = row.cuts(lambda _: 2)
+    assert (train, val) == (slice(0, 1), slice(1, 2))  # never empty
 
 
 @needs("cifar10")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pipelines.data import datasets, streamed
-from pipelines.data.streamed import MEAN, PhotographRecords
+from pipelines.data.streamed import MEAN, Photographs
 from pipelines.errors import UserError
 from tests.conftest import PREPARED, needs
 from tests.data.test_photographs import SIDE, arrays, files, split  # noqa: F401 - fixtures
@@ -50,7 +50,7 @@ def test_crops_of_several_sizes_lie_anywhere() -> None:
 
 
 def test_ten_crops_are_centre_and_corners_and_their_mirror_images(
-    split: PhotographRecords,  # noqa: F811
+    split: Photographs,  # noqa: F811
 ) -> None:
     ten = dataclasses.replace(split, ten_crops=True)
     (x, y, weight), *_ = arrays(ten.eval_dataset(4))
@@ -67,7 +67,7 @@ def test_ten_crops_are_centre_and_corners_and_their_mirror_images(
 
 
 def test_the_last_batch_of_ten_crops_is_filled_up_by_weight_0(
-    split: PhotographRecords,  # noqa: F811
+    split: Photographs,  # noqa: F811
 ) -> None:
     batches = arrays(dataclasses.replace(split, ten_crops=True).eval_dataset(7))
     assert [part.shape[0] for part, _, _ in batches] == [7] * 5
@@ -75,7 +75,7 @@ def test_the_last_batch_of_ten_crops_is_filled_up_by_weight_0(
 
 
 def test_colours_are_shifted_along_their_principal_components(
-    split: PhotographRecords,  # noqa: F811
+    split: Photographs,  # noqa: F811
 ) -> None:
     shifted = dataclasses.replace(split, colours=True)
     plain, moved = (arrays(each.train_dataset(range(3), 8, 5)) for each in (split, shifted))
@@ -95,7 +95,7 @@ def test_colours_are_shifted_along_their_principal_components(
 
 @pytest.mark.parametrize("crops", ["side256", "side256-480"])
 def test_a_step_of_published_crops_is_made_again(
-    split: PhotographRecords,  # noqa: F811
+    split: Photographs,  # noqa: F811
     crops: str,
 ) -> None:
     chosen = dataclasses.replace(split, crops=crops, colours=True)

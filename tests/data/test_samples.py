@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from pipelines.data import datasets, generated
-from pipelines.data.splits import Split, Splits
+from pipelines.data.datasets import Splits
+from pipelines.data.splits import Split
 from pipelines.errors import UserError
 from theory.factorization import conditioning
 
@@ -136,17 +137,14 @@ def test_a_teacher_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("dimension", 0),
-        ("train_size", 0),
-        ("val_size", -1),
-        ("test_size", 0),
-        ("noise", -0.1),
-        ("noise", float("nan")),
-        ("condition", 0.5),
-        ("condition", float("inf")),
-        ("gamma", -1.0),
-        ("gamma", float("nan")),
-        ("data_seed", -1),
+        *[("dimension", 0), ("train_size", 0), ("val_size", -1), ("test_size", 0)],
+        *[
+            ("noise", -0.1),
+            ("noise", float("nan")),
+            ("condition", 0.5),
+            ("condition", float("inf")),
+        ],
+        *[("gamma", -1.0), ("gamma", float("nan")), ("data_seed", -1)],
     ],
 )
 def test_what_cannot_be_drawn_is_one_sentence(name: str, value: float) -> None:

@@ -5,7 +5,6 @@ What they share with every architecture is tested in test_models.py.
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import keras
@@ -14,6 +13,14 @@ import pytest
 
 import keras_models
 from keras_models.alexnet import response_normalization, two_towers
+from tests.keras_models.networks import (
+    batch,
+    features,
+    layers_of,
+    tiny,
+    trainable_parameters,
+    weight_layers,
+)
 
 # TensorFlow's arrays do not know NumPy 2's `copy` keyword; Keras's convert_to_numpy runs into it.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -30,29 +37,6 @@ DROPOUT: dict[str, dict[str, Any]] = {
 }
 
 
-def tiny(name: str, **kw: Any) -> keras.Model:
-    """The network `name` at its TINY arguments, from seed 0."""
-    keras.utils.set_random_seed(0)
-    tiny_arguments = importlib.import_module(f"keras_models.{name}").TINY
-    return keras_models.build(
-        name, **{"input_shape": (8, 8, 3), "classes": 4} | tiny_arguments | kw
-    )
-
-
-def images(model: keras.Model, n: int = 4) -> np.ndarray:
-    x = np.random.default_rng(0).standard_normal((n, *model.input_shape[1:]))
-    return x.astype("float32")
-
-
-def trainable_parameters(model: keras.Model) -> int:
-    return sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
-
-
-def weight_layers(model: keras.Model) -> list[Any]:
-    kinds = (keras.layers.Conv2D, keras.layers.Dense)
-    return [layer for layer in model.layers if isinstance(layer, kinds)]
-
-
 def sides(model: keras.Model, *names: str) -> list[int]:
     """Pixels along one side of the named layers' outputs."""
     return [model.get_layer(name).output.shape[1] for name in names]
@@ -63,7 +47,7 @@ def test_allcnn_c_is_the_published_network() -> None:
     assert trainable_parameters(model) == 1_369_738
     assert len(weight_layers(model)) == 9
     assert sides(model, "conv2", "conv3", "conv6", "conv7", "conv9") == [32, 16, 8, 6, 6]
-    rates = [layer.rate for layer in model.layers if isinstance(layer, keras.layers.Dropout)]
+    rates = [layer.rate for layer in layers_of(model, keras.layers.Dropout)]
     assert rates == [0.2, 0.5, 0.5]
 
 
@@ -77,7 +61,7 @@ def test_allcnn_for_imagenet_is_the_published_network() -> None:
 def test_allcnn_averages_the_last_maps() -> None:
     model = tiny("allcnn", last_relu=True)
     parts = keras.Model(model.input, [model.get_layer("conv9").output, model.output])
-    maps, outputs = (np.asarray(part) for part in parts(images(model)))
+    maps, outputs = (np.asarray(part) for part in parts(batch(model)[0]))
     np.testing.assert_allclose(outputs, maps.mean(axis=(1, 2)), rtol=1e-5)
     assert maps.min() == 0 < maps.max()
 
@@ -132,8 +116,7 @@ def test_densenet_halves_images_and_compresses_channels() -> None:
 
 def test_densenet_layer_keeps_the_channels_before_it() -> None:
     model = tiny("densenet")
-    before, after = (model.get_layer(name).output for name in ("stem_conv", "block1_layer1_concat"))
-    x, y = (np.asarray(part) for part in keras.Model(model.input, [before, after])(images(model)))
+    x, y = features(model, "stem_conv", "block1_layer1_concat")
     assert np.array_equal(y[..., : x.shape[-1]], x)
     assert y.shape[-1] == x.shape[-1] + 4
 
@@ -173,7 +156,7 @@ def test_a_tower_sees_its_half_of_the_channels() -> None:
     keras.utils.set_random_seed(0)
     inputs = keras.Input((5, 5, 4))
     model = keras.Model(inputs, two_towers(inputs, 6, 3, init="he", name="conv"))
-    x = images(model)
+    x = batch(model)[0]
     other = x.copy()
     other[..., 2:] += 1
     y, changed = np.asarray(model(x)), np.asarray(model(other))
@@ -184,7 +167,7 @@ def test_a_tower_sees_its_half_of_the_channels() -> None:
 @pytest.mark.parametrize("name", DROPOUT)
 def test_dropout_acts_in_training_only_and_follows_the_seed(name: str) -> None:
     model = tiny(name, **DROPOUT[name])
-    x = images(model)
+    x = batch(model)[0]
     first, second = np.asarray(model(x, training=True)), np.asarray(model(x, training=True))
     assert np.any(first != second)
     again = tiny(name, **DROPOUT[name])
@@ -197,7 +180,7 @@ def test_dropout_acts_in_training_only_and_follows_the_seed(name: str) -> None:
 @pytest.mark.parametrize("name", DROPOUT)
 def test_dropout_goes_on_from_its_saved_state(name: str) -> None:
     model = tiny(name, **DROPOUT[name])
-    x = images(model)
+    x = batch(model)[0]
     before = [np.array(variable) for variable in model.variables]
     expected = np.asarray(model(x, training=True))
     model(x, training=True)

@@ -19,27 +19,23 @@ import pytest
 import tensorflow as tf
 
 import keras_models
+from tests.keras_models.networks import (
+    IMAGE,
+    batch,
+    features,
+    layers_of,
+    reloaded,
+    tiny,
+    trainable_parameters,
+    with_zero_blocks,
+)
 from theory.factorization import balanced
 
 # TensorFlow's arrays do not know NumPy 2's `copy` keyword; Keras's convert_to_numpy runs into it.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 every_architecture = pytest.mark.parametrize("name", keras_models.names())
-IMAGE = {"input_shape": (8, 8, 3), "classes": 4}
 LINEAR: dict[str, Any] = {"name": "linear_resnet", "input_shape": (8,), "classes": 8}
-
-
-def tiny(name: str, **kw: Any) -> keras.Model:
-    """The network `name` at its TINY arguments, from seed 0."""
-    keras.utils.set_random_seed(0)
-    arguments = IMAGE | importlib.import_module(f"keras_models.{name}").TINY | kw
-    return keras_models.build(name, **arguments)
-
-
-def batch(model: keras.Model, n: int = 8) -> tuple[np.ndarray, np.ndarray]:
-    """Standard normal inputs and labels 0, 1, 2, ... for a model."""
-    x = np.random.default_rng(0).standard_normal((n, *model.input_shape[1:])).astype("float32")
-    return x, np.arange(n) % model.output_shape[-1]
 
 
 def compile_for_labels(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> None:
@@ -79,11 +75,8 @@ def test_gradient_reaches_every_trainable_variable(name: str) -> None:
 @every_architecture
 def test_saved_model_gives_the_same_outputs(name: str, tmp_path: Path) -> None:
     model = tiny(name)
-    x, _ = batch(model)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert np.array_equal(loaded(x), model(x))
-    assert len(loaded.trainable_variables) == len(model.trainable_variables)
+    found = reloaded(model, tmp_path)
+    assert len(found.trainable_variables) == len(model.trainable_variables)
 
 
 @pytest.fixture
@@ -174,17 +167,9 @@ def test_error_sentences(arguments: dict[str, Any], sentence: str) -> None:
         keras_models.build(**IMAGE | arguments)
 
 
-def count(model: keras.Model, kind: type) -> int:
-    return sum(isinstance(layer, kind) for layer in model.layers)
-
-
-def trainable_parameters(model: keras.Model) -> int:
-    return sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
-
-
 def test_paper_network_has_the_reported_size() -> None:
     model = keras_models.build("allconv_resnet", input_shape=(32, 32, 3), classes=10)
-    assert count(model, keras.layers.Conv2D) == 55
+    assert len(layers_of(model, keras.layers.Conv2D)) == 55
     assert trainable_parameters(model) == 13_538_736
     assert [tuple(variable.shape) for variable in model.non_trainable_variables] == [(256, 10)]
 
@@ -193,7 +178,7 @@ def test_projection_shortcuts_and_biases_have_the_size_printed_in_section_4_1() 
     model = keras_models.build(
         "allconv_resnet", (32, 32, 3), 10, shortcut="projection", use_bias=True
     )
-    assert count(model, keras.layers.Conv2D) == 58
+    assert len(layers_of(model, keras.layers.Conv2D)) == 58
     assert trainable_parameters(model) == 13_589_248  # HM: 13.59 million; Table 1: 13.5M
 
 
@@ -202,8 +187,8 @@ def test_projection_shortcuts_and_biases_have_the_size_printed_in_section_4_1() 
 )
 def test_plain_twin_differs_only_in_the_shortcut(name: str, plain: dict[str, Any]) -> None:
     residual, twin = tiny(name), tiny(name, **plain)
-    assert count(residual, keras.layers.Add) > 0
-    assert count(twin, keras.layers.Add) == 0
+    assert len(layers_of(residual, keras.layers.Add)) > 0
+    assert len(layers_of(twin, keras.layers.Add)) == 0
     for first, second in zip(residual.get_weights(), twin.get_weights(), strict=True):
         assert np.array_equal(first, second)
 
@@ -250,17 +235,6 @@ def test_trained_last_layer_on_request() -> None:
     assert trainable_parameters(trained) == trainable_parameters(fixed) + 12 * 4
 
 
-@pytest.mark.parametrize("shortcut", ["identity", "projection", "none"])
-@pytest.mark.parametrize("use_bias", [False, True])
-def test_every_shortcut_reloads_at_an_odd_size(
-    shortcut: str, use_bias: bool, tmp_path: Path
-) -> None:
-    model = tiny("allconv_resnet", input_shape=(7, 9, 3), shortcut=shortcut, use_bias=use_bias)
-    x, _ = batch(model)
-    model.save(tmp_path / "model.keras")
-    assert np.array_equal(keras.models.load_model(tmp_path / "model.keras")(x), model(x))
-
-
 def test_pictures_are_standardized_one_by_one_as_tensorflow_does(tmp_path: Path) -> None:
     model = tiny("allconv_resnet", standardize=True)
     pixels = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3)).astype("float32")
@@ -271,23 +245,7 @@ def test_pictures_are_standardized_one_by_one_as_tensorflow_does(tmp_path: Path)
     expected = tf.image.per_image_standardization(pixels)
     np.testing.assert_allclose(before(pixels / 255), expected, rtol=1e-4, atol=1e-5)
     assert model.count_params() == tiny("allconv_resnet").count_params()
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras", safe_mode=True)
-    assert np.array_equal(again(pixels / 255), model(pixels / 255))
-
-
-def with_zero_blocks(model: keras.Model) -> keras.Model:
-    """The same model with every weight inside a block set to 0."""
-    for layer in model.layers:
-        if "block" in layer.name:
-            layer.set_weights([np.zeros_like(weight) for weight in layer.get_weights()])
-    return model
-
-
-def features(model: keras.Model, *names: str) -> list[np.ndarray]:
-    """Outputs of the named layers on a batch."""
-    outputs = [model.get_layer(name).output for name in names]
-    return [np.asarray(y) for y in keras.Model(model.input, outputs)(batch(model)[0])]
+    reloaded(model, tmp_path)
 
 
 def test_zero_convolution_block_is_the_identity() -> None:

@@ -1,6 +1,5 @@
 """Two-layer ReLU networks: their weights, students, teacher, and the distance that is recorded."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
+from tests.training.trainings import Killed, Log, equal, trained, untimed
 
 SIZES = {
     "dimension": 8,
@@ -117,62 +117,33 @@ def test_targets_are_those_of_a_network_with_the_teachers_matrix(identity: bool)
     np.testing.assert_allclose(model.predict(splits.val.x, verbose=0), splits.val.y, rtol=1e-5)
 
 
-class Log:
-    """Keeps what is logged, by metric and step; stops once, like a kill."""
-
-    def __init__(self, stop_at: int | None = None) -> None:
-        self.points: dict[tuple[str, int], float] = {}
-        self.stop_at = stop_at
-
-    def __call__(self, metrics: Mapping[str, float], step: int) -> None:
-        self.points |= {(key, step): value for key, value in metrics.items()}
-        if step == self.stop_at and "batch_loss" in metrics:
-            raise KeyboardInterrupt
-
-    def curve(self, metric: str) -> dict[int, float]:
-        return {step: value for (key, step), value in self.points.items() if key == metric}
-
-
 def student(**changes: Any) -> Recipe:
     tiny = {"model_args": {"start_frobenius": 1.4}, "data_args": SIZES, "batch_size": 16}
-    return get_recipe("relu-teacher").override(
-        **tiny | {"steps": 40, "learning_rate": 0.02} | changes
-    )
-
-
-def trained(recipe: Recipe, steps_per_execution: int, log: Log, saving: Any = None) -> Any:
-    import dataclasses
-
-    from pipelines.training import devices, train
-    from pipelines.training.job import build_job
-
-    recipe = dataclasses.replace(recipe, steps_per_execution=steps_per_execution)
-    splits = datasets.load(recipe.data, None, recipe.data_args)
-    job = build_job(recipe, splits, devices.place(recipe.devices))
-    return train.train(job, log, saving, saving and saving.latest()).model
+    tiny |= {"steps": 40, "learning_rate": 0.02, "steps_per_execution": 8}
+    return get_recipe("relu-teacher").override(**tiny | changes)
 
 
 @pytest.mark.slow
 def test_calls_of_several_steps_train_the_same_and_log_means() -> None:
     one, four, recipe = Log(), Log(), student(warmup=0.5)
-    weights = [np.asarray(matrix(trained(recipe, *each))) for each in ((1, one), (4, four))]
-    assert np.array_equal(*weights)
+    single = trained(recipe.override(steps_per_execution=1), one)
+    assert equal(single, trained(recipe.override(steps_per_execution=4), four))
     for metric in ("val_loss", "distance", "test_loss"):
-        assert one.curve(metric) == four.curve(metric)
-    losses = np.array(list(one.curve("batch_loss").values()))
-    assert list(one.curve("batch_loss")) == list(range(1, 41))
-    assert list(four.curve("batch_loss")) == list(range(4, 41, 4))
-    means = list(four.curve("batch_loss").values())
+        assert one.curves[metric] == four.curves[metric]
+    losses = np.array(list(one.curves["batch_loss"].values()))
+    assert list(one.curves["batch_loss"]) == list(range(1, 41))
+    assert list(four.curves["batch_loss"]) == list(range(4, 41, 4))
+    means = list(four.curves["batch_loss"].values())
     np.testing.assert_allclose(means, losses.reshape(-1, 4).mean(axis=1), rtol=1e-4)
-    rates = one.curve("learning_rate")
-    assert four.curve("learning_rate") == {step: rates[step] for step in range(4, 41, 4)}
+    rates = one.curves["learning_rate"]
+    assert four.curves["learning_rate"] == {step: rates[step] for step in range(4, 41, 4)}
 
 
 def test_the_distance_is_recorded_at_every_validation_and_falls() -> None:
     log, recipe = Log(), student()
-    B = np.asarray(matrix(trained(recipe, 8, log)))
-    distances = log.curve("distance")
-    assert list(distances) == [16, 32, 40] == list(log.curve("val_loss"))
+    B = np.asarray(matrix(trained(recipe, log).model))
+    distances = log.curves["distance"]
+    assert list(distances) == [16, 32, 40] == list(log.curves["val_loss"])
     W = draw(8, 0.6, 1.6, np.random.default_rng([0, 0]))
     assert distances[40] == pytest.approx(np.linalg.norm(B - np.eye(8) - W), rel=1e-6)
     assert distances[40] < distances[32] < distances[16]
@@ -183,22 +154,19 @@ def test_a_run_stopped_between_calls_ends_as_if_it_had_not_been(tmp_path: Path) 
     from pipelines.training.checkpoints import Saving
 
     saving, whole, rest = Saving(tmp_path, every=5), Log(), Log()
-    expected = matrix(trained(student(), 8, whole))
-    with pytest.raises(KeyboardInterrupt):
-        trained(student(), 8, Log(stop_at=32), saving)
+    expected = trained(student(), whole)
+    with pytest.raises(Killed):
+        trained(student(), Log(stop_at=32), saving)
     found = saving.latest()
     assert found is not None
     assert found.step == 24  # the end of the call in which step 20 was done
-    assert np.array_equal(matrix(trained(student(), 8, rest, saving)), expected)  # type: ignore[arg-type]
-    ends = {key: whole.points[key] for key in whole.points if key[1] > 24}
-    timing = ("images_per_s", "wall_s")
-    assert {k: v for k, v in rest.points.items() if k[0] not in timing} == {
-        k: v for k, v in ends.items() if k[0] not in timing
-    }
+    assert equal(trained(student(), rest, saving), expected)
+    ends = {key: {s: n for s, n in c.items() if s > 24} for key, c in whole.curves.items()}
+    assert untimed(rest.curves) == untimed(ends)
 
 
 def test_a_loss_that_diverges_names_the_steps_of_its_call() -> None:
     from pipelines.errors import Diverged
 
     with pytest.raises(Diverged, match=r"in steps (\d+) to (\d+) with learning rate 1e\+06"):
-        trained(student(learning_rate=1e6), 8, Log())
+        trained(student(learning_rate=1e6))

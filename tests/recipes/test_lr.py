@@ -51,18 +51,13 @@ def test_exact_values(schedule: str, shape: dict[str, Any], expected: list[float
 
 
 @pytest.mark.parametrize("schedule", lr.SCHEDULES)
-def test_multiplier_range_and_shape(schedule: str) -> None:
+def test_multiplier_and_table_have_their_range_and_shape(schedule: str) -> None:
     t = np.linspace(0, 1, 1001).reshape(7, 143)
     multiplier = lr.SCHEDULES[schedule](t)
     assert multiplier.shape == t.shape
     assert multiplier.dtype == np.float64
     assert multiplier.min() >= 0
-    assert multiplier.max() <= 1
     assert multiplier.max() == 1
-
-
-@pytest.mark.parametrize("schedule", lr.SCHEDULES)
-def test_table_of_every_schedule(schedule: str) -> None:
     rates = lr.table(schedule, peak=0.5, total_steps=37, warmup=0.2)
     assert rates.shape == (37,)
     assert rates.dtype == np.float64
@@ -85,10 +80,12 @@ def test_stairs_of_two_epochs_begin_with_their_first_step() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-15)
 
 
-@pytest.mark.parametrize("drops", range(1, 100))
-def test_stairs_of_whole_length_are_exact(drops: int) -> None:
-    rates = lr.table("staircase", 1.0, 3 * drops, drops=drops, factor=0.5)
-    assert rates.tolist() == [0.5**stair for stair in range(drops) for _ in range(3)]
+@pytest.mark.parametrize("n", range(1, 100))
+def test_stairs_and_decimal_boundaries_are_exact(n: int) -> None:
+    rates = lr.table("staircase", 1.0, 3 * n, drops=n, factor=0.5)
+    assert rates.tolist() == [0.5**stair for stair in range(n) for _ in range(3)]
+    rates = lr.table("steps", 1.0, 100, boundaries=(n / 100,), factor=0.5)
+    assert rates.tolist() == [1.0] * n + [0.5] * (100 - n)
 
 
 def test_stairs_of_whole_steps_end_at_them_whatever_the_length() -> None:
@@ -97,15 +94,10 @@ def test_stairs_of_whole_steps_end_at_them_whatever_the_length() -> None:
     assert (np.flatnonzero(np.diff(rates)) + 1).tolist() == list(range(stair, steps, stair))
 
 
-@pytest.mark.parametrize("boundary_step", range(1, 100))
-def test_decimal_boundary_is_exact(boundary_step: int) -> None:
-    rates = lr.table("steps", 1.0, 100, boundaries=(boundary_step / 100,), factor=0.5)
-    assert rates.tolist() == [1.0] * boundary_step + [0.5] * (100 - boundary_step)
-
-
 def test_warmup_multiplies_on_top() -> None:
     assert lr.table("constant", 1.0, 8, warmup=0.5).tolist() == [0.25, 0.5, 0.75, 1, 1, 1, 1, 1]
     assert lr.table("linear", 1.0, 4, warmup=0.5).tolist() == [0.5, 0.75, 0.5, 0.25]
+    assert lr.table("constant", 2.0, 3, warmup=0.1).tolist() == [2.0, 2.0, 2.0]  # under half a step
 
 
 def test_by_hand_a_warmup_may_hold_one_share_of_the_rate() -> None:
@@ -120,10 +112,6 @@ def test_warmup_moves_no_boundary() -> None:
     assert np.array_equal(warm[640:], plain[640:])
     assert warm[0] == 0.05 * (1 / 640)
     assert warm[639] == 0.05
-
-
-def test_warmup_of_less_than_half_a_step_is_none() -> None:
-    assert lr.table("constant", 2.0, 3, warmup=0.1).tolist() == [2.0, 2.0, 2.0]
 
 
 def test_cycles_grow_and_shrink_by_their_ratios() -> None:
@@ -162,39 +150,17 @@ def test_inverse_sqrt_with_its_warmup_is_that_of_the_transformer() -> None:
 
 
 PEAK = 0.1
-KERAS: dict[str, tuple[str, dict[str, Any], str, tuple[Any, ...], dict[str, Any]]] = {
-    "exponential": ("exponential", {"final": 0.01}, "ExponentialDecay", (224, 0.01), {}),
-    "staircase": (
-        "staircase",
-        {"drops": 14.0, "factor": 0.7},
-        "ExponentialDecay",
-        (16, 0.7),
-        {"staircase": True},
-    ),
-    "linear": ("linear", {}, "PolynomialDecay", (224, 0.0), {}),
-    "polynomial": (
-        "polynomial",
-        {"power": 3.0, "final": 0.05},
-        "PolynomialDecay",
-        (224, 0.05 * PEAK, 3.0),
-        {},
-    ),
-    "cosine": ("cosine", {"final": 0.05}, "CosineDecay", (224, 0.05), {}),
-    "cosine to 0": ("cosine", {}, "CosineDecay", (224,), {}),
-    "equal cycles": (
-        "cosine-restarts",
-        {"cycles": 7, "stretch": 1.0, "damping": 0.5, "final": 0.05},
-        "CosineDecayRestarts",
-        (32, 1.0, 0.5, 0.05),
-        {},
-    ),
-    "growing cycles": (
-        "cosine-restarts",
-        {"cycles": 3, "stretch": 2.0, "damping": 0.5},
-        "CosineDecayRestarts",
-        (32, 2.0, 0.5),
-        {},
-    ),
+CYCLES = {"cycles": 3, "stretch": 2.0, "damping": 0.5}
+EQUAL = {"cycles": 7, "stretch": 1.0, "damping": 0.5, "final": 0.05}
+KERAS: dict[str, tuple[str, dict[str, Any], str, tuple[Any, ...]]] = {
+    "exponential": ("exponential", {"final": 0.01}, "ExponentialDecay", (224, 0.01)),
+    "staircase": ("staircase", {"drops": 14.0, "factor": 0.7}, "ExponentialDecay", (16, 0.7, True)),
+    "linear": ("linear", {}, "PolynomialDecay", (224, 0.0)),
+    "polynomial": ("polynomial", {"power": 3.0, "final": 0.05}, "PolynomialDecay", (224, 5e-3, 3)),
+    "cosine": ("cosine", {"final": 0.05}, "CosineDecay", (224, 0.05)),
+    "cosine to 0": ("cosine", {}, "CosineDecay", (224,)),
+    "equal cycles": ("cosine-restarts", EQUAL, "CosineDecayRestarts", (32, 1.0, 0.5, 0.05)),
+    "growing cycles": ("cosine-restarts", CYCLES, "CosineDecayRestarts", (32, 2.0, 0.5)),
 }
 
 
@@ -202,8 +168,8 @@ KERAS: dict[str, tuple[str, dict[str, Any], str, tuple[Any, ...], dict[str, Any]
 def test_every_step_is_that_of_keras(case: str) -> None:
     from keras.optimizers import schedules
 
-    schedule, shape, theirs, arguments, options = KERAS[case]
-    keras_schedule = getattr(schedules, theirs)(PEAK, *arguments, **options)
+    schedule, shape, theirs, arguments = KERAS[case]
+    keras_schedule = getattr(schedules, theirs)(PEAK, *arguments)
     expected = [float(keras_schedule(step)) for step in range(224)]  # computed in float32
     np.testing.assert_allclose(
         lr.table(schedule, PEAK, 224, **shape), expected, rtol=1e-6, atol=1e-7 * PEAK
@@ -268,19 +234,13 @@ def test_figure_rejects_what_is_no_table(rates: list[Any]) -> None:
         ({"schedule": "polynomial", "final": -0.1}, r"0 <= final <= 1. Received: final=-0.1"),
         ({"schedule": "cosine", "final": float("nan")}, r"Received: final=nan. Set --final"),
         ({"schedule": "cosine-restarts", "cycles": 0}, r"1 <= cycles <= 100. Received: cycles=0"),
-        (
-            {"schedule": "cosine-restarts", "cycles": 2.5},
-            r"integer.*=2.5. Set --cycles a",
-        ),
+        ({"schedule": "cosine-restarts", "cycles": 2.5}, r"integer.*=2.5. Set --cycles a"),
         ({"schedule": "cosine-restarts", "stretch": 0}, r"0.1 <= stretch <= 10"),
         ({"schedule": "cosine-restarts", "damping": 0.0}, r"0 < damping <= 1"),
         ({"schedule": "cosine-restarts", "final": 2.0}, r"0 <= final <= 1"),
         ({"schedule": "warmup-stable-decay", "decay": 0.0}, r"0 < decay <= 1"),
         ({"schedule": "warmup-stable-decay", "final": 1.5}, r"0 <= final <= 1"),
-        (
-            {"schedule": "one-cycle", "rise": 0.0},
-            r"0 < rise <= 1. .*=0.0. Set --rise a",
-        ),
+        ({"schedule": "one-cycle", "rise": 0.0}, r"0 < rise <= 1. .*=0.0. Set --rise a"),
         ({"schedule": "one-cycle", "start": 0.0}, r"0 < start <= 1. Received: start=0.0"),
         ({"schedule": "one-cycle", "final": -1.0}, r"0 <= final <= 1"),
         ({"schedule": "inverse-sqrt", "timescale": 0}, r"0 < timescale <= 1"),

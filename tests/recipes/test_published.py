@@ -75,8 +75,7 @@ def network(recipe: Recipe) -> Any:
 @every_named
 def test_named_recipes_are_made_of_what_there_is(name: str, scale: str) -> None:
     recipe = get_recipe(name, scale)
-    assert recipe.name == name
-    assert scale in SCALES
+    assert (recipe.name, scale in SCALES) == (name, True)
     assert recipe.model in keras_models.names()
     assert recipe.data in DATASETS
     assert recipe.source
@@ -137,19 +136,13 @@ def test_a_batch_of_the_sample_of_imagenet_is_enough(name: str) -> None:
         assert recipe.data != "imagenet2012" or recipe.batch_size <= 32
 
 
-def seen_while_training(papers: Any) -> list[tuple[str, dict[str, float]]]:
-    """Take out what is reported of test pictures that were looked at while training."""
-    names = [name for name, numbers in papers.items() if HALF_BEST in numbers]
-    return [(name, dict(papers.pop(name))) for name in names]
-
-
 def test_the_tables_are_reported() -> None:
     table = {**HM_TABLE_2, **LY_TABLE_1, "resnet34-imagenet": 25.03}
     table |= {"allcnn-cifar10-whitened": 7.25, "allcnn-cifar100-whitened": 33.71}
     papers = {name: get_recipe(name, "paper").reported for name in PUBLISHED}
     assert papers.pop("allconv-imagenet32") == {}  # our proxy
-    as_their_code = {name: numbers.pop(HALF_BEST) for name, numbers in seen_while_training(papers)}
-    assert as_their_code == {
+    seen = [name for name, numbers in papers.items() if HALF_BEST in numbers]  # while training
+    assert {name: papers.pop(name)[HALF_BEST] for name in seen} == {
         **dict.fromkeys(FOOTNOTE5, 6.38),
         "allconv-cifar100-footnote5": 24.64,
         "allconv-cifar100-leaky": 24.64,
@@ -215,10 +208,7 @@ def test_only_densenet_has_nesterov_and_nobody_accumulates() -> None:
 def test_cifar100_differs_in_its_classes_and_error() -> None:
     for name in ("allconv", "allcnn", "densenet"):
         for scale in RECIPES[f"{name}-cifar10"]:
-            ten, hundred = (
-                get_recipe(f"{name}-cifar10", scale),
-                get_recipe(f"{name}-cifar100", scale),
-            )
+            ten, hundred = (get_recipe(f"{name}-cifar{n}", scale) for n in (10, 100))
             assert hundred.data == ten.data.replace("cifar10", "cifar100")
             assert hundred.override(data=ten.data).fingerprint == ten.fingerprint
 
@@ -264,10 +254,7 @@ def test_photographs_are_cut_and_tested_as_published() -> None:
     assert {name: arguments for name, arguments in found.items() if arguments} == {
         "resnet-imagenet": he,
         "resnet34-imagenet": he | {"ten_crops": True},
-        "alexnet-imagenet": {
-            **{"crops": "side256", "colours": True, "ten_crops": True},
-            "byte_scale": True,
-        },
+        "alexnet-imagenet": he | {"crops": "side256", "ten_crops": True, "byte_scale": True},
     }
 
 
@@ -283,18 +270,11 @@ def test_the_three_networks_of_ly_differ_in_their_skips_only() -> None:
 
 
 MILLIONS = {  # trainable parameters, as their papers give them
-    "allconv-cifar10": 13.54,
-    "allconv-imagenet": 35.69,
-    "resnet-cifar10": 1.73,
-    "resnet-cifar100": 1.73,
-    "resnet-imagenet": 60.2,
-    "resnet34-imagenet": 21.8,
-    "skip56-vanilla": 0.85,
-    "allcnn-cifar10": 1.37,
-    "allcnn-imagenet": 9.4,
-    "densenet-cifar10": 27.2,
-    "alexnet-imagenet": 61.0,
-}
+    "allconv-cifar10": 13.54, "allconv-imagenet": 35.69, "resnet-cifar10": 1.73,
+    "resnet-cifar100": 1.73, "resnet-imagenet": 60.2, "resnet34-imagenet": 21.8,
+    "skip56-vanilla": 0.85, "allcnn-cifar10": 1.37, "allcnn-imagenet": 9.4,
+    "densenet-cifar10": 27.2, "alexnet-imagenet": 61.0,
+}  # fmt: skip
 
 
 @pytest.mark.slow
@@ -306,8 +286,7 @@ def test_networks_have_their_published_size(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=needs(get_recipe(name).data)) for name in PUBLISHED],
+    "name", [pytest.param(n, marks=needs(get_recipe(n).data)) for n in PUBLISHED]
 )
 def test_smoke_recipes_train(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pipelines.running.run import run
@@ -319,17 +298,14 @@ def test_smoke_recipes_train(name: str, home: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("name", "scale", "expected"),
+    ("name", "scale", "says"),
     [
-        ("allconv-digit", "cpu", "A recipe must be a known name. Received: 'allconv-digit'. "),
-        ("allconv-digit", "cpu", "Did you mean allconv-digits"),
+        ("allconv-digit", "cpu", "A recipe .* 'allconv-digit'. Did you mean allconv-digits"),
         ("x", "cpu", "Received: 'x'. All: python -m pipelines list"),
-        ("allconv-digits", "paper", "The scale of allconv-digits must be a known name. "),
-        ("allconv-digits", "paper", "Received: 'paper'. Choices: cpu, smoke."),
-        ("allconv-cifar10", "papr", "Did you mean paper? Choices: cpu, paper, smoke."),
+        ("allconv-digits", "paper", "The scale of allconv-digits .* 'paper'. Choices: cpu, smoke."),
+        ("allconv-cifar10", "papr", r"Did you mean paper\? Choices: cpu, paper, smoke."),
     ],
 )
-def test_unknown_recipes_and_scales_list_the_choices(name: str, scale: str, expected: str) -> None:
-    with pytest.raises(UserError) as caught:
+def test_unknown_recipes_and_scales_list_the_choices(name: str, scale: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
         get_recipe(name, scale)
-    assert expected in str(caught.value)

@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from pipelines.runtime import heartbeat
 from pipelines.tracking import finished_runs, history, mlflow_ui, recovery, store
 from pipelines.tracking.bundles import exporting, importing
 from pipelines.tracking.bundles.shape import IMPORTING, ORIGIN
-from pipelines.tracking.finished_runs import FinishedRun
 from tests.conftest import Go, exit_code, free_port, mlflow_server
 from tests.tracking.bundles import all_runs, exported, pictures, tracked
 
@@ -45,7 +45,7 @@ def sample() -> dict[str, str]:
         points = [(5, 10, 1.5), (5, 11, 0.5), (5, 11, 0.5), (-2, 9, NAN), (7, 12, 1e-320)]
         for step, date_ms, value in points:
             store.client().log_metric(child.id, "again", value, timestamp=date_ms, step=step)
-        cells = [finished_runs.write(cell(f"cell {i}", i), "one", top.id) for i in range(3)]
+        cells = [write_cell(f"cell {i}", i, top.id) for i in range(3)]
     store.client().set_terminated(child.id, "FAILED", 123_456)
     with contextlib.suppress(KeyboardInterrupt), tracked("killed", tags={"recipe": "alone"}) as run:
         raise KeyboardInterrupt
@@ -54,10 +54,28 @@ def sample() -> dict[str, str]:
     return named | {f"cell {i}": run_id for i, run_id in enumerate(cells)}
 
 
-def cell(name: str, seed: int) -> FinishedRun:
-    curves = {"loss": [3.0, NAN, float(seed)], "bound": [INF, 1.0, 0.5]}
-    tags = {"kind": "setting", "fingerprint": name}
-    return FinishedRun(name, {"seed": seed}, tags, [1, 2, 4], curves, 5_000, 9_000)
+def strange() -> str:
+    """The id of a run that something else made: it ended, and its tags name no process."""
+    to = store.client()
+    run_id = to.create_run(store.experiment(store.uri(), "one"), 1_000, run_name="strange")
+    run_id = str(run_id.info.run_id)
+    to.log_text(run_id, "a", "a.txt")
+    to.set_terminated(run_id, "FAILED", 2_000)
+    return run_id
+
+
+def write_cell(name: str, seed: int, parent: str) -> str:
+    return finished_runs.write(
+        name,
+        experiment="one",
+        parent=parent,
+        params={"seed": seed},
+        tags={"kind": "setting", "fingerprint": name},
+        steps=[1, 2, 4],
+        curves={"loss": [3.0, NAN, float(seed)], "bound": [INF, 1.0, 0.5]},
+        start_ms=5_000,
+        end_ms=9_000,
+    )
 
 
 @functools.cache
@@ -104,20 +122,35 @@ def bundled(home: Path, tmp_path: Path) -> Path:
     return tmp_path / "runs.zip"
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_runs_are_the_same_in_another_database(
-    kind: str, home: Path, go: Go, request: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ids, file = sample(), home.parent / "runs.zip"
+@dataclass
+class Carried:
+    """An export of the sample, and of a run of another program's: its ids and runs by name."""
+
+    file: Path
+    ids: dict[str, str]
+    before: dict[str, str]
+
+
+@pytest.fixture
+def carried(home: Path, go: Go) -> Carried:
+    """The sample, exported; the store in force is another one, which is empty."""
+    ids, file = sample() | {"strange": strange()}, home.parent / "runs.zip"
     assert exported(file) == ids.keys()
     before = pictures()
     go("b")
+    return Carried(file, ids, before)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_runs_are_the_same_in_another_database(
+    kind: str, carried: Carried, home: Path, request: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if kind == "postgresql":
         monkeypatch.setenv("MLFLOW_TRACKING_URI", request.getfixturevalue("postgresql"))
         monkeypatch.setattr(store, "home", lambda: home.parent / "b")
-    document = importing.import_runs(file)
+    document = importing.import_runs(carried.file)
     assert document["present"] == []
-    check_imported(file, ids, before, document["imported"])
+    check_imported(carried, document["imported"])
 
 
 def predictions(run_id: str) -> list[float]:
@@ -129,18 +162,15 @@ def predictions(run_id: str) -> list[float]:
     return list(np.ravel(loaded.predict(np.array([[1], [2]], "float32"))))
 
 
-def test_links_lead_to_the_runs_of_this_store(home: Path, go: Go) -> None:
-    ids, file = sample(), home.parent / "runs.zip"
-    experiment = store.experiment(store.uri(), "one")
-    exported(file)
-    go("b")
-    importing.import_runs(file)
+def test_links_lead_to_the_runs_of_this_store(carried: Carried, go: Go) -> None:
+    importing.import_runs(carried.file)
     here = store.experiment(store.uri(), "one")
-    assert here != experiment
-    top = row_here(ids["top"])
+    top = row_here(carried.ids["top"])
     note = top.tags["mlflow.note.content"]
-    assert note == f"See [all]({mlflow_ui.children_chart(top.id)}), {ids['old']}"
+    assert note == f"See [all]({mlflow_ui.children_chart(top.id)}), {carried.ids['old']}"
     assert f"#/experiments/{here}/runs?" in note
+    go("mlruns")
+    assert here != store.experiment(store.uri(), "one")
 
 
 def row_here(origin: str) -> history.Row:
@@ -149,47 +179,42 @@ def row_here(origin: str) -> history.Row:
     return row
 
 
-def check_imported(
-    file: Path, ids: dict[str, str], before: dict[str, Any], imported: list[str]
-) -> None:
+def check_imported(carried: Carried, imported: list[str]) -> None:
     """Check that runs are as they were, under new ids, and all that names them follows."""
+    ids = carried.ids
     assert not {*imported} & {*ids.values()}
     assert {history.row(run_id).tags[ORIGIN] for run_id in imported} == {*ids.values()}
     assert not [run_id for run_id in imported if IMPORTING in history.row(run_id).tags]
-    assert pictures() == before
+    assert pictures() == carried.before
     top, old = row_here(ids["top"]), row_here(ids["old"])
     children = history.rows(None, **{"mlflow.parentRunId": top.id})
     assert {row.name for row in children} == {"broken", "cell 0", "cell 1", "cell 2"}
     assert f"reused.{old.id}" in top.tags
     assert mlflow_ui.children_chart(top.id) in top.tags["mlflow.note.content"]
     assert predictions(top.id) == [2.0, 4.0]
-    again = importing.import_runs(file)
+    again = importing.import_runs(carried.file)
     assert (again["imported"], set(again["present"])) == ([], set(imported))
-    assert pictures() == before
+    assert pictures() == carried.before
 
 
 @pytest.mark.slow
 def test_runs_go_to_a_server_and_back(
-    home: Path, go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    carried: Carried, home: Path, go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids, file, back = sample(), tmp_path / "runs.zip", tmp_path / "back.zip"
-    exported(file)
-    before = pictures()
+    back, ids = tmp_path / "back.zip", carried.ids
     with mlflow_server(tmp_path, free_port()) as address:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-        monkeypatch.setattr(store, "home", lambda: home.parent / "b")
-        check_imported(file, ids, before, importing.import_runs(file)["imported"])
-        assert exported(back, "top") == ids.keys() - {"killed"}
-        monkeypatch.undo()
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlflow.db")
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "home", lambda: home.parent / "b")
+            check_imported(carried, importing.import_runs(carried.file)["imported"])
+            assert exported(back, "top") == ids.keys() - {"killed", "strange"}
+        go("mlruns")
         document = importing.import_runs(back)
-        assert (document["imported"], set(document["present"])) == (
-            [],
-            set(ids.values()) - {ids["killed"]},
-        )
+        there = set(ids.values()) - {ids["killed"], ids["strange"]}
+        assert (document["imported"], set(document["present"])) == ([], there)
         go("c")
         importing.import_runs(back)
-        assert pictures() == {key: value for key, value in before.items() if key != ids["killed"]}
+        assert pictures() == {key: value for key, value in carried.before.items() if key in there}
 
 
 def test_a_second_export_gives_the_same_documents_and_keeps_the_first_origin(
@@ -338,90 +363,51 @@ def killed_import(last: str, file: Path) -> None:
     assert exit_code(die_after, KILLED[last], file) == -signal.SIGKILL
 
 
+@pytest.mark.parametrize("is_recovered", [False, True])
 @pytest.mark.parametrize("last", LASTS)
 def test_an_import_that_was_killed_is_completed_by_the_next(
-    last: str, home: Path, go: Go, tmp_path: Path
+    last: str, is_recovered: bool, carried: Carried
 ) -> None:
-    ids, file = sample(), tmp_path / "runs.zip"
-    exported(file)
-    before = pictures()
-    go("b")
-    killed_import(last, file)
-    unfinished = {run.info.run_id for run in all_runs() if IMPORTING in run.data.tags}
-    assert unfinished
-    document = importing.import_runs(file)
-    assert unfinished <= {*document["imported"]}
-    assert pictures() == before
-    assert len(all_runs()) == len(ids)
-    assert not [run for run in all_runs() if IMPORTING in run.data.tags]
-
-
-def test_an_import_that_is_told_to_stop_leaves_nothing_running(
-    home: Path, go: Go, tmp_path: Path
-) -> None:
-    sample()
-    file = tmp_path / "runs.zip"
-    exported(file)
-    before = pictures()
-    go("b")
-    with pytest.MonkeyPatch.context() as stopped, pytest.raises(SystemExit):
-        stopped.setattr(importing, "_upload", lambda *_: sys.exit(143))
-        importing.import_runs(file)
-    assert history.rows("RUNNING") == []
-    assert [row for row in history.rows("KILLED") if IMPORTING in row.tags]
-    importing.import_runs(file)
-    assert pictures() == before
-
-
-def strange() -> str:
-    """The id of a run that something else made: it ended, and its tags name no process."""
-    to = store.client()
-    run_id = to.create_run(store.experiment(store.uri(), "one"), 1_000, run_name="strange")
-    run_id = str(run_id.info.run_id)
-    to.log_text(run_id, "a", "a.txt")
-    to.set_terminated(run_id, "FAILED", 2_000)
-    return run_id
-
-
-@pytest.mark.parametrize("last", LASTS)
-def test_what_a_killed_import_left_is_closed_and_completed_all_the_same(
-    last: str, home: Path, go: Go, tmp_path: Path
-) -> None:
-    sample()
-    strange()
-    file = tmp_path / "runs.zip"
-    exported(file)
-    before = pictures()
-    go("b")
-    killed_import(last, file)
+    killed_import(last, carried.file)
     running = {row.id for row in history.rows("RUNNING")}
-    assert recovery.recover().keys() == running
-    assert running
-    assert history.rows("RUNNING") == []
-    assert {history.row(run_id).status for run_id in running} == {"KILLED"}
-    assert running <= {*importing.import_runs(file)["imported"]}
-    assert pictures() == before
-    assert not [
-        row for row in history.rows(None) if {IMPORTING, heartbeat.SETTLED} & row.tags.keys()
-    ]
+    unfinished = {run.info.run_id for run in all_runs() if IMPORTING in run.data.tags}
+    assert running and running <= unfinished
+    if is_recovered:
+        assert recovery.recover().keys() == running
+        assert history.rows("RUNNING") == []
+        assert {history.row(run_id).status for run_id in running} == {"KILLED"}
+    assert unfinished <= {*importing.import_runs(carried.file)["imported"]}
+    assert pictures() == carried.before
+    assert len(all_runs()) == len(carried.ids)
+    marks = {IMPORTING, heartbeat.SETTLED}
+    assert not [row for row in history.rows(None) if marks & row.tags.keys()]
     assert recovery.recover() == {}
 
 
+def test_an_import_that_is_told_to_stop_leaves_nothing_running(carried: Carried) -> None:
+    with pytest.MonkeyPatch.context() as stopped, pytest.raises(SystemExit):
+        stopped.setattr(importing, "_upload", lambda *_: sys.exit(143))
+        importing.import_runs(carried.file)
+    assert history.rows("RUNNING") == []
+    assert [row for row in history.rows("KILLED") if IMPORTING in row.tags]
+    importing.import_runs(carried.file)
+    assert pictures() == carried.before
+
+
 def test_an_import_that_goes_on_is_not_reaped(
-    home: Path, go: Go, bundled: Path, monkeypatch: pytest.MonkeyPatch
+    carried: Carried, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, upload, reaped = pictures(), importing._upload, []
+    upload, reaped = importing._upload, []
 
     def and_reap(folder: str, location: str) -> None:
         upload(folder, location)
         reaped.append(recovery.recover())
 
-    go("b")
     monkeypatch.setattr(importing, "_upload", and_reap)
-    importing.import_runs(bundled)
+    importing.import_runs(carried.file)
     assert reaped
     assert not any(reaped)
-    assert pictures() == before
+    assert pictures() == carried.before
 
 
 @pytest.mark.slow

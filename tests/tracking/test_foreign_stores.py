@@ -22,8 +22,9 @@ from mlflow.store.tracking.dbmodels import initial_models
 from pipelines.__main__ import dispatch
 from pipelines.cli.doctor import check_tracking_store
 from pipelines.errors import Unavailable, UserError
-from pipelines.tracking import database, history, mlflow_ui, store, tracked_run
+from pipelines.tracking import database, history, mlflow_ui, store
 from tests.postgres import execute
+from tests.tracking.bundles import tracked
 
 OLDER = "0584bdc529eb"  # of the tables of MLflow 2.22
 READING = (["compare", "a", "b"], ["report"], ["watch"], ["recover"])
@@ -96,7 +97,7 @@ def test_what_is_recorded_in_a_store_of_others_is_beside_it_and_leaves_theirs(
 ) -> None:
     runs = {row.id: row for row in history.rows(None)}
     places = {e.name: e.artifact_location for e in store.client().search_experiments()}
-    with tracked_run.track("ours", experiment="trained networks", kind="training") as run:
+    with tracked("ours", experiment="trained networks") as run:
         run.text("text", "text.txt")
     assert store.artifact(run.id, "text.txt") == b"text"
     assert (theirs.parent / "artifacts" / run.id).is_dir()
@@ -113,7 +114,7 @@ def test_what_is_recorded_in_a_store_of_others_is_beside_it_and_leaves_theirs(
 def test_an_experiment_of_others_with_our_name_gets_no_run(theirs: Path, deleted: bool) -> None:
     if deleted:
         store.client().delete_experiment("2")
-    with tracked_run.track("ours", experiment="tuning", kind="study") as run:
+    with tracked("ours", experiment="tuning", kind="study") as run:
         pass
     here = store.client().get_experiment(store.client().get_run(run.id).info.experiment_id)
     assert here.name == "tuning (near-identity)"
@@ -151,17 +152,19 @@ def test_an_address_for_which_mlflow_would_make_a_folder_of_its_name_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_copy_with_a_part_of_its_files_keeps_the_places_that_it_has(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("left", ["a part", "none"])
+def test_a_copy_without_all_of_its_files_keeps_the_places_that_it_has(
+    left: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = []
     for text in ("one", "two"):
-        with tracked_run.track("r", experiment="test", kind="training") as run:
+        with tracked("r") as run:
             run.text(text, "text.txt")
         runs.append(run.id)
     other = tmp_path / "backup"
     shutil.copytree(home, other)
-    shutil.rmtree(other / "artifacts" / runs[1])
+    for run_id in runs[left == "a part" :]:
+        shutil.rmtree(other / "artifacts" / run_id)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other}/mlflow.db")
     assert store.artifact(runs[1], "text.txt") == b"two"
 
@@ -207,34 +210,6 @@ def test_a_server_s_database_of_another_revision_is_refused_as_it_is(
     assert store.client().search_experiments()
 
 
-def test_a_copied_database_without_its_files_keeps_the_places_that_it_has(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with tracked_run.track("r", experiment="test", kind="training") as run:
-        run.text("text", "text.txt")
-    other = tmp_path / "backup"
-    (other / "artifacts").mkdir(parents=True)
-    with (
-        contextlib.closing(sqlite3.connect(home / "mlflow.db")) as source,
-        contextlib.closing(sqlite3.connect(other / "mlflow.db")) as target,
-    ):
-        source.backup(target)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other}/mlflow.db")
-    assert store.artifact(run.id, "text.txt") == b"text"
-
-
-def test_that_a_home_was_moved_is_said(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with tracked_run.track("r", experiment="test", kind="training"):
-        pass
-    other = home.rename(home.with_name("moved"))
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other}/mlflow.db")
-    store.client()
-    expected = f"The files of runs are in {other}/artifacts now; before, in "
-    assert expected in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("name", ["feature%2Fx", "a%20b", "what?", "50 %", "a#b", "mode=ro?x=1"])
 def test_a_home_of_any_name_is_made_there_and_nowhere_else(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
@@ -242,7 +217,7 @@ def test_a_home_of_any_name_is_made_there_and_nowhere_else(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("MLRUNS_HOME", str(tmp_path / name))
     monkeypatch.chdir(tmp_path)
-    with tracked_run.track("r", experiment="test", kind="training") as run:
+    with tracked("r") as run:
         run.text("text", "text.txt")
     assert store.artifact(run.id, "text.txt") == b"text"
     assert store.is_project_home()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.tracking import history, store, tracked_run
+from pipelines.tracking import history, store
+from tests.tracking.bundles import tracked
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -20,17 +21,15 @@ def filled(
         monkeypatch.setenv("MLRUNS_HOME", str(tmp_path))
         monkeypatch.setenv("MLFLOW_TRACKING_URI", request.getfixturevalue("postgresql"))
     for number, kind in enumerate(("mine", "setting", "mine")):
-        with tracked_run.track(
-            f"run {number}", experiment="test", kind=kind, params={"n": number, "quote": "it's"}
-        ) as run:
+        with tracked(f"run {number}", kind=kind, params={"n": number, "quote": "it's"}) as run:
             for step, value in enumerate((1.5, math.inf, -math.inf, float(number))):
                 run.log({"loss": value, "inf": -math.inf, "nan": math.nan}, step)
-    with pytest.raises(ValueError), tracked_run.track("f", experiment="test", kind="mine"):
+    with pytest.raises(ValueError), tracked("f", kind="mine"):
         raise ValueError
-    with tracked_run.track("deleted", experiment="test", kind="mine") as run:
+    with tracked("deleted", kind="mine") as run:
         pass
     store.client().delete_run(run.id)
-    with tracked_run.track("elsewhere", experiment="away", kind="mine"):
+    with tracked("elsewhere", experiment="away", kind="mine"):
         pass
     away = store.experiment(store.uri(), "away")
     store.client().delete_experiment(away)

@@ -10,6 +10,7 @@ from pipelines.results import model_registry, scoreboard
 from pipelines.tracking import history, store, tracked_run
 from pipelines.tracking.bundles import exporting, importing
 from tests.conftest import Go
+from tests.tracking.bundles import tracked
 
 NAME = "small-norm-factorization"
 CLAIM = {"claim": NAME, "scale": "cpu", "verdict": "holds", "source": "HM Theorem 2.1"}
@@ -19,42 +20,36 @@ CLAIM |= {"as_stated": "True", "fingerprint": "f", "seeds": "5"}
 @pytest.fixture
 def starter(home: Path) -> Iterator[tracked_run.Run]:
     """A run whose process has started this one, and says so."""
-    with tracked_run.track("attempt", experiment="scheduled runs", kind="scheduled") as run:
+    with tracked("attempt", experiment="scheduled runs", kind="scheduled") as run:
         pass
     with tracked_run.parent_of_commands(run):
         yield run
 
 
 def recorded(kind: str = "claim", tags: dict[str, str] = CLAIM) -> str:
-    with tracked_run.track(NAME, experiment="test", kind=kind, tags=tags) as run:
+    with tracked(NAME, kind=kind, tags=tags) as run:
         run.log({"ratio": 0.5, "wall_s": 1.0})
     return run.id
 
 
 def test_a_run_without_a_parent_is_below_the_run_of_its_starter(starter: tracked_run.Run) -> None:
-    with (
-        tracked_run.track("c", experiment="test", kind="claim") as claim,
-        tracked_run.track("s", experiment="test", kind="setting", parent=claim) as setting,
-    ):
+    with tracked("c", kind="claim") as claim, tracked("s", kind="setting", parent=claim) as setting:
         pass
     assert history.row(claim.id).tags[store.PARENT] == starter.id
     assert history.row(setting.id).tags[store.PARENT] == claim.id
     assert store.client().get_run(claim.id).info.experiment_id == store.experiment(
-        store.uri(), "test"
+        store.uri(), "one"
     )
     assert store.artifact(claim.id, "provenance/packages.txt")
     assert store.artifact(setting.id, "provenance/packages.txt") is None
 
 
 def test_what_goes_on_belongs_to_the_attempt_that_goes_on_with_it(starter: tracked_run.Run) -> None:
-    with (
-        pytest.raises(SystemExit),
-        tracked_run.track("c", experiment="test", kind="claim") as run,
-    ):
+    with pytest.raises(SystemExit), tracked("c", kind="claim") as run:
         raise SystemExit(143)
     with (
         tracked_run.parent_of_commands(tracked_run.Parent("0" * 32, "scheduled runs")),
-        tracked_run.track("c", experiment="test", kind="claim", resume=run.id),
+        tracked("c", kind="claim", resume=run.id),
     ):
         pass
     assert history.row(run.id).tags[store.PARENT] == "0" * 32

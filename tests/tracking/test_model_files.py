@@ -1,7 +1,6 @@
 """Stored models: what a run of this project stores is accepted, and nothing that runs programs."""
 
 import contextlib
-import importlib
 import io
 import json
 import shutil
@@ -108,49 +107,48 @@ def whole(text: str) -> Callable[[Path], None]:
     return lambda folder: (folder / "MLmodel").write_bytes(text.encode(errors="surrogatepass"))
 
 
+def described(edit: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    """Another description of the network."""
+
+    def change(parts: dict[str, bytes]) -> None:
+        edit(description := json.loads(parts["config.json"]))
+        parts["config.json"] = json.dumps(description).encode()
+
+    return lambda folder: repack(folder, change)
+
+
 def with_part(module: str, name: str, **more: Any) -> Callable[[Path], None]:
     """A first layer of another class."""
-
-    def harm(folder: Path) -> None:
-        def edit(parts: dict[str, bytes]) -> None:
-            description = json.loads(parts["config.json"])
-            description["config"]["layers"][0] |= {"module": module, "class_name": name, **more}
-            parts["config.json"] = json.dumps(description).encode()
-
-        repack(folder, edit)
-
-    return harm
+    changes = {"module": module, "class_name": name, **more}
+    return described(lambda description: description["config"]["layers"][0].update(changes))
 
 
 def with_setting(class_name: str, **settings: Any) -> Callable[[Path], None]:
     """Parts of that class with other settings."""
 
-    def harm(folder: Path) -> None:
-        def edit(parts: dict[str, bytes]) -> None:
-            description = json.loads(parts["config.json"])
-            for each in model_files._objects(description):
-                if each["class_name"] == class_name:
-                    each["config"].update(settings)
-            parts["config.json"] = json.dumps(description).encode()
+    def edit(description: dict[str, Any]) -> None:
+        for each in model_files._objects(description):
+            if each["class_name"] == class_name:
+                each["config"].update(settings)
 
-        repack(folder, edit)
-
-    return harm
+    return described(edit)
 
 
 def with_weights_at(name: str) -> Callable[[Path], None]:
     """Weights at one more place."""
 
-    def harm(folder: Path) -> None:
-        def edit(parts: dict[str, bytes]) -> None:
-            file = io.BytesIO(parts["model.weights.h5"])
-            with h5py.File(file, "r+") as weights:
-                weights[name] = np.zeros(1)
-            parts["model.weights.h5"] = file.getvalue()
+    def edit(parts: dict[str, bytes]) -> None:
+        file = io.BytesIO(parts["model.weights.h5"])
+        with h5py.File(file, "r+") as weights:
+            weights[name] = np.zeros(1)
+        parts["model.weights.h5"] = file.getvalue()
 
-        repack(folder, edit)
+    return lambda folder: repack(folder, edit)
 
-    return harm
+
+def with_content(part: str, content: bytes) -> Callable[[Path], None]:
+    """One part of the network with another content, or one more part."""
+    return lambda folder: repack(folder, lambda parts: parts.update({part: content}))
 
 
 def repack(
@@ -211,17 +209,11 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no network": (lambda folder: (folder / NETWORK).unlink(), "no file data/model.keras"),
     "no MLmodel": (lambda folder: (folder / "MLmodel").unlink(), "no file MLmodel"),
     "no archive": (add("data/model.keras"), "no network of Keras's"),
-    "assets": (lambda folder: repack(folder, lambda p: p.update({"assets/x": b""})), "other parts"),
+    "assets": (with_content("assets/x", b""), "other parts"),
     "packed": (lambda folder: repack(folder, len, zipfile.ZIP_DEFLATED), "parts that are compr"),
-    "no json": (lambda f: repack(f, lambda p: p.update({"config.json": b"{"})), "no network of"),
-    "deep json": (
-        lambda f: repack(f, lambda p: p.update({"config.json": 100_000 * b"["})),
-        "no network of",
-    ),
-    "many layers": (
-        lambda f: repack(f, lambda p: p.update({"config.json": bytes(LAYERS_BYTES + 1)})),
-        "more than",
-    ),
+    "no json": (with_content("config.json", b"{"), "no network of"),
+    "deep json": (with_content("config.json", 100_000 * b"["), "no network of"),
+    "many layers": (with_content("config.json", bytes(LAYERS_BYTES + 1)), "more than"),
     "lambda": (with_part("keras.layers", "Lambda"), "'keras.layers.Lambda', not known"),
     "graph": (with_part("keras.layers", "TFSMLayer"), "TFSMLayer"),
     "torch": (with_part("keras.layers", "TorchModuleWrapper"), "TorchModuleWrapper"),
@@ -238,10 +230,7 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no name": (with_setting("Dense", name=["a"]), "Dense name = .'a'.: Input should be a valid s"),
     "weights outside": (with_weights_at("layers/../out"), "weights at 'layers/..'"),
     "odd weights": (with_weights_at("layers/a b"), "weights at 'layers/a b'"),
-    "no weights": (
-        lambda f: repack(f, lambda p: p.update({"model.weights.h5": b"x"})),
-        "no network of",
-    ),
+    "no weights": (with_content("model.weights.h5", b"x"), "no network of"),
     "units of text": (with_setting("Dense", units="64"), "Dense units = '64': .* valid integer"),
     "negative units": (with_setting("Dense", units=-1), "Dense units = -1"),
     "many units": (with_setting("Dense", units=1 << 40), "Dense units = 1099511627776"),
@@ -308,30 +297,22 @@ FAST = ("mlp", "memorizer")
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "arguments"),
     [
-        name if name in FAST else pytest.param(name, marks=pytest.mark.slow)
-        for name in keras_models.names()
+        *[
+            pytest.param(name, {}, marks=[pytest.mark.slow] * (name not in FAST))
+            for name in keras_models.names()
+        ],
+        ("allconv_resnet", {"widths": (4, 8), "standardize": True}),
     ],
 )
-def test_every_architecture_is_accepted(name: str) -> None:
-    shape = (8,) if name in ("linear_resnet",) else (32, 32, 3)
-    tiny = importlib.import_module(f"keras_models.{name}").TINY
-    arguments = {"input_shape": shape, "classes": 4, **tiny}
-    assert_accepted(keras_models.build(name, **arguments))
-
-
-def test_standardization_of_each_picture_is_accepted() -> None:
-    arguments: dict[str, Any] = {"blocks_per_stage": 1, "widths": (4,), "stem_width": 4}
-    assert_accepted(
-        keras_models.build("allconv_resnet", (8, 8, 3), 4, standardize=True, **arguments)
-    )
-
-
-def assert_accepted(model: Any) -> None:
+def test_every_architecture_is_accepted(name: str, arguments: dict[str, Any]) -> None:
     from pipelines.runtime import backend
 
     keras = backend.keras()
+    from tests.keras_models.networks import tiny
+
+    model = tiny(name, **arguments)
     described = json.loads(json.dumps(keras.saving.serialize_keras_object(model)))
     parts = list(model_files._objects(described))
     assert len(parts) > 3
@@ -366,24 +347,21 @@ def test_weights_that_are_in_another_file_are_not_read(
         evaluation.evaluate(run_id)
 
 
-def enlarged(settings: dict[str, tuple[Any, Any]]) -> Callable[[dict[str, bytes]], None]:
-    """Settings that have another value, wherever they stand."""
-
-    def edit(parts: dict[str, bytes]) -> None:
-        def replace(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-            return {k: settings[k][1] if (k, v) in olds else v for k, v in pairs}
-
-        olds = [(key, old) for key, (old, _) in settings.items()]
-        description = json.loads(parts["config.json"], object_pairs_hook=replace)
-        parts["config.json"] = json.dumps(description).encode()
-
-    return edit
+WIDER = ([None, 8], [None, 1 << 20])
 
 
 def wide(folder: Path) -> None:
     """Give the network more weights than its file can have."""
-    shapes = dict.fromkeys(("input_shape", "shape"), ([None, 8], [None, 1 << 20]))
-    repack(folder, enlarged({"units": (8, 1 << 20)} | shapes))
+
+    def widen(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        new = {"units": (8, 1 << 20), "input_shape": WIDER, "shape": WIDER}
+        return {k: new[k][1] if k in new and v == new[k][0] else v for k, v in pairs}
+
+    def edit(parts: dict[str, bytes]) -> None:
+        description = json.loads(parts["config.json"], object_pairs_hook=widen)
+        parts["config.json"] = json.dumps(description).encode()
+
+    repack(folder, edit)
 
 
 def padded(folder: Path) -> None:

@@ -9,13 +9,14 @@ from pipelines.__main__ import dispatch
 from pipelines.cli import doctor
 from pipelines.errors import UserError
 from pipelines.results import evaluation, model_registry
-from pipelines.tracking import journals, recovery, store, stored_models, tracked_run
+from pipelines.tracking import journals, recovery, store, stored_models
 from pipelines.tracking.bundles import exporting
+from tests.tracking.bundles import tracked
 from tests.tracking.stored_models import RECIPE, SCALE, network, record_training
 
 
 def write_run(name: str, text: str) -> str:
-    with tracked_run.track(name, experiment="test", kind="training") as run:
+    with tracked(name) as run:
         run.text(text, "text.txt")
         run.model(network())
     return run.id
@@ -27,7 +28,7 @@ def files(home: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("moved", [False, True])
 def test_a_copied_home_reads_and_writes_its_own_artifacts(
-    home: Path, monkeypatch: pytest.MonkeyPatch, moved: bool
+    home: Path, monkeypatch: pytest.MonkeyPatch, moved: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = write_run("first", "original")
     other = home.parent / "a copy % of it" / "mlruns"
@@ -37,6 +38,7 @@ def test_a_copied_home_reads_and_writes_its_own_artifacts(
     place = other / "artifacts" / first / "artifacts" / "text.txt"
     place.write_text("copy")
     assert store.artifact(first, "text.txt") == b"copy"
+    assert f"files of runs are in {other}/artifacts now; before, in " in capsys.readouterr().err
     model = store.client().get_logged_model(stored_models.find_id(first))
     assert model.artifact_location.startswith((other / "artifacts").as_uri())
     second = write_run("second", "of the copy")

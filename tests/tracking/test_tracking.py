@@ -21,8 +21,9 @@ import pytest
 from pipelines.cli import shell
 from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import heartbeat
-from pipelines.tracking import history, journals, outbox, recovery, store, tracked_run
+from pipelines.tracking import history, journals, outbox, recovery, store
 from tests.conftest import ROOT, command, free_port, mlflow_server
+from tests.tracking.bundles import tracked
 
 NEVER = -1e9  # on the clock of `time.monotonic`
 
@@ -98,23 +99,23 @@ def history_of(run_id: str, metric: str) -> list[tuple[int, float]]:
     return [(m.step, m.value) for m in store.client().get_metric_history(run_id, metric)]
 
 
+def dead_journal(home: Path, run_id: str, *lines: dict[str, object], host: str = "") -> Path:
+    """What a process left behind that was killed, here if no other host is named."""
+    head = {"uri": store.uri(), "host": host or socket.gethostname()}
+    path = home / "live" / f"{run_id}.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in (head, *lines)))
+    return path
+
+
 def test_a_finished_run_holds_what_was_logged(home: Path) -> None:
-    with tracked_run.track(
-        "r", experiment="test", kind="training", params={"a": 1}, tags={"fingerprint": "f"}
-    ) as run:
+    with tracked("r", params={"a": 1}, tags={"fingerprint": "f"}) as run:
         for step in range(2_500):  # more than one request
             run.log({"loss": step / 2}, step)
     row = history.row(run.id)
     assert (row.status, row.params, row.name) == ("FINISHED", {"a": "1"}, "r")
     assert history_of(run.id, "loss") == [(step, step / 2) for step in range(2_500)]
     assert not list((home / "live").glob("*.jsonl"))
-
-
-def test_every_run_says_where_it_came_from(home: Path) -> None:
-    with tracked_run.track("r", experiment="test", kind="training") as run:
-        pass
-    tags = history.row(run.id).tags
-    assert {"commit", "host", "python", "cpu", "kind", "version.keras"} <= tags.keys()
+    assert {"commit", "host", "python", "cpu", "kind", "version.keras"} <= row.tags.keys()
     names = [a.path for a in store.client().list_artifacts(run.id, "provenance")]
     assert "provenance/packages.txt" in names
 
@@ -126,10 +127,7 @@ def test_every_run_says_where_it_came_from(home: Path) -> None:
 def test_an_exception_settles_the_run_and_goes_on(
     home: Path, error: BaseException, status: str
 ) -> None:
-    with (
-        pytest.raises(type(error)),
-        tracked_run.track("r", experiment="test", kind="training") as run,
-    ):
+    with pytest.raises(type(error)), tracked("r") as run:
         run.log({"loss": 1.0}, 1)
         raise error
     assert history.row(run.id).status == status
@@ -195,10 +193,7 @@ def test_a_signal_while_a_run_is_closed_waits_until_it_is(
         end(*arguments)
 
     monkeypatch.setattr(type(client), "set_terminated", interrupt_and_end)
-    with (
-        pytest.raises(KeyboardInterrupt),
-        tracked_run.track("r", experiment="test", kind="training") as run,
-    ):
+    with pytest.raises(KeyboardInterrupt), tracked("r") as run:
         run.log({"loss": 1.0}, 1)
     assert history.row(run.id).status == "FINISHED"
     assert journals.find_stale(store.home() / "live", store.uri()) == []
@@ -206,7 +201,7 @@ def test_a_signal_while_a_run_is_closed_waits_until_it_is(
 
 def test_a_torn_last_line_of_a_journal_is_left_out(home: Path) -> None:
     folder = home / "live"
-    with tracked_run.track("r", experiment="test", kind="training") as run:
+    with tracked("r") as run:
         pass
     lines = [
         json.dumps({"uri": store.uri()}),
@@ -226,10 +221,9 @@ def test_a_journal_of_another_store_waits_for_that_store(home: Path) -> None:
 
 
 def test_recover_says_what_it_delivered(home: Path) -> None:
-    store.client()
-    with tracked_run.track("r", experiment="test", kind="training") as run:
+    with tracked("r") as run:
         pass
-    (home / "live" / f"{run.id}.jsonl").write_text(json.dumps({"uri": store.uri()}) + "\n")
+    dead_journal(home, run.id)
     recovered = command("pipelines", "recover", "--json")
     assert json.loads(recovered.stdout)["settled"] == {run.id: "delivered from its journal"}
 
@@ -238,8 +232,7 @@ def test_a_journal_waits_for_a_store_that_cannot_be_opened(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.client()
-    journal = home / "live" / ("0" * 32 + ".jsonl")
-    journal.write_text(json.dumps({"uri": store.uri()}) + "\n")
+    journal = dead_journal(home, "0" * 32)
 
     def refuse(*_: Any) -> None:
         raise UserError("file is not a database")
@@ -255,34 +248,30 @@ def test_a_journal_waits_for_a_store_that_cannot_be_opened(
 def test_a_run_that_was_deleted_meanwhile_is_a_sentence(home: Path, is_waiting: bool) -> None:
     with (
         pytest.raises(UserError, match="If the run was deleted, repeat its command"),
-        tracked_run.track("r", experiment="test", kind="training") as run,
+        tracked("r") as run,
     ):
         run.log({"loss": 1.0}, 1)
         run.flush()
         store.client().delete_run(run.id)
         if is_waiting:
             run.log({"loss": 0.5}, 2)
-    with tracked_run.track("next", experiment="test", kind="training") as run:
+    with tracked("next") as run:
         run.log({"loss": 1.0}, 1)
     assert history.row(run.id).status == "FINISHED"
 
 
 def test_a_deleted_run_s_journal_is_put_aside(home: Path) -> None:
     store.client()
-    journal = home / "live" / ("0" * 32 + ".jsonl")
-    journal.write_text(json.dumps({"uri": store.uri()}) + "\n")
+    journal = dead_journal(home, "0" * 32)
     assert recovery.deliver_journals() == []
-    assert [path.suffix for path in (home / "live").glob("0*")] == [".orphan"]
+    assert journal.with_suffix(".orphan").exists() and not journal.exists()
 
 
 @pytest.mark.parametrize("early", [True, False])
 def test_a_name_mlflow_refuses_is_an_error_and_fails_the_run(home: Path, early: bool) -> None:
     import mlflow
 
-    with (
-        pytest.raises(mlflow.MlflowException, match="Invalid value"),
-        tracked_run.track("r", experiment="test", kind="training") as run,
-    ):
+    with pytest.raises(mlflow.MlflowException, match="Invalid value"), tracked("r") as run:
         run.log({"good": 1.0}, 1)
         run.log({"loss (train)": 1.0}, 1)
         if early:
@@ -293,12 +282,12 @@ def test_a_name_mlflow_refuses_is_an_error_and_fails_the_run(home: Path, early: 
 
 
 def test_a_deleted_experiment_is_restored(home: Path) -> None:
-    with tracked_run.track("r", experiment="gone", kind="training"):
+    with tracked("r", experiment="gone"):
         pass
     store.experiment.cache_clear()
     found = store.client().get_experiment_by_name("gone")
     store.client().delete_experiment(found.experiment_id)
-    with tracked_run.track("again", experiment="gone", kind="training") as run:
+    with tracked("again", experiment="gone") as run:
         pass
     assert history.row(run.id).status == "FINISHED"
 
@@ -307,7 +296,7 @@ def test_a_deleted_experiment_is_restored(home: Path) -> None:
 def test_a_locked_database_loses_nothing(on_sqlite: Path) -> None:
     with (
         pytest.raises(Unavailable, match=r"r is kept in .*: the next command delivers it"),
-        tracked_run.track("r", experiment="test", kind="training") as run,
+        tracked("r") as run,
     ):
         run.log({"loss": 1.0}, 1)
         other = sqlite3.connect(on_sqlite / "mlflow.db", isolation_level=None)
@@ -323,14 +312,12 @@ def test_a_locked_database_loses_nothing(on_sqlite: Path) -> None:
 def test_a_resumed_run_is_the_same_run_under_its_new_name(home: Path) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
-        tracked_run.track("r 9", experiment="test", kind="study", tags={"code": "old"}) as first,
+        tracked("r 9", kind="study", tags={"code": "old"}) as first,
     ):
         first.log({"loss": 1.0, "same": 3.0}, 1)
         raise KeyboardInterrupt
     time.sleep(0.01)  # another moment
-    with tracked_run.track(
-        "r 40", experiment="test", kind="study", tags={"code": "new"}, resume=first.id
-    ) as second:
+    with tracked("r 40", kind="study", tags={"code": "new"}, resume=first.id) as second:
         assert history.row(first.id).status == "RUNNING"
         second.log({"loss": 0.5}, 2)
         second.log({"same": 3.0}, 1)
@@ -379,16 +366,18 @@ def test_a_home_that_cannot_be_written_is_one_sentence(fresh: Path) -> None:
         store.client()
 
 
-@contextlib.contextmanager
-def full_disk(home: Path) -> Iterator[Path]:
-    """A disk of eight megabytes at `home`; inside, a file that can fill it to the last byte."""
-    words = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(home)]
+@pytest.fixture
+def small_disk(fresh: Path, empty_database: Path) -> Iterator[Path]:
+    """A tracking home on a disk of eight megabytes; a file in it that can fill it."""
+    fresh.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(fresh)]
     if shutil.which("mount") is None or subprocess.run(words, check=False).returncode:
         pytest.skip("a small disk cannot be mounted here")
     try:
-        yield home / "filler"
+        shutil.copy(empty_database, fresh / "mlflow.db")
+        yield fresh / "filler"
     finally:
-        subprocess.run(["umount", "--lazy", str(home)], check=True)
+        subprocess.run(["umount", "--lazy", str(fresh)], check=True)
 
 
 def fill(filler: Path) -> None:
@@ -399,34 +388,19 @@ def fill(filler: Path) -> None:
                 pass
 
 
-@contextlib.contextmanager
-def small_disk(home: Path, empty_database: Path) -> Iterator[Path]:
-    """A tracking home on a disk that can be filled."""
-    home.mkdir()
-    with full_disk(home) as filler:
-        shutil.copy(empty_database, home / "mlflow.db")
-        yield filler
-
-
-def test_a_full_disk_ends_a_run_and_loses_nothing_that_was_logged(
-    fresh: Path, empty_database: Path
-) -> None:
-    with small_disk(fresh, empty_database) as filler:
-        with (
-            pytest.raises(OSError, match="No space left") as caught,
-            tracked_run.track("r", experiment="test", kind="training") as run,
-        ):
-            run.log({"loss": 1.0}, 1)
-            run.flush()
-            fill(filler)
-            for step in range(2, 3_000):
-                run.log({"loss": 1.0 / step}, step)
-        assert shell._describe_failure(caught.value) is not None
-        filler.unlink()
-        assert recovery.deliver_journals() == [run.id]
-        assert history.row(run.id).status in ("FAILED", "KILLED")
-        steps = [step for step, _ in history_of(run.id, "loss")]
-        assert steps == list(range(1, len(steps) + 1))
+def test_a_full_disk_ends_a_run_and_loses_nothing_that_was_logged(small_disk: Path) -> None:
+    with pytest.raises(OSError, match="No space left") as caught, tracked("r") as run:
+        run.log({"loss": 1.0}, 1)
+        run.flush()
+        fill(small_disk)
+        for step in range(2, 3_000):
+            run.log({"loss": 1.0 / step}, step)
+    assert shell._describe_failure(caught.value) is not None
+    small_disk.unlink()
+    assert recovery.deliver_journals() == [run.id]
+    assert history.row(run.id).status in ("FAILED", "KILLED")
+    steps = [step for step, _ in history_of(run.id, "loss")]
+    assert steps == list(range(1, len(steps) + 1))
 
 
 def refusing(*_: object) -> None:
@@ -443,8 +417,8 @@ def test_a_server_that_goes_away_and_comes_back_loses_nothing(
     folder.mkdir()
     with mlflow_server(folder, port) as address:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-        first = tracked_run.track("back in time", experiment="test", kind="training")
-        second = tracked_run.track("back too late", experiment="test", kind="training")
+        first = tracked("back in time")
+        second = tracked("back too late")
         runs = [first.__enter__(), second.__enter__()]
         for run in runs:
             run.log({"loss": 1.0}, 1)
@@ -515,9 +489,7 @@ def test_the_reaper_settles_the_dead_and_no_other(home: Path) -> None:
 
 def test_a_journal_of_another_host_is_left_until_it_is_silent(home: Path) -> None:
     run_id = running("elsewhere", machine="elsewhere 8c2f")
-    journal = home / "live" / f"{run_id}.jsonl"
-    lines = [{"uri": store.uri(), "host": "elsewhere"}, {"numbers": [["loss", 1.0, 1, 5]]}]
-    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    journal = dead_journal(home, run_id, {"numbers": [["loss", 1.0, 1, 5]]}, host="elsewhere")
     assert recovery.recover() == {}
     before = time.time() - 2 * heartbeat.JOURNAL_LOST_S
     os.utime(journal, (before, before))
@@ -529,7 +501,7 @@ def test_a_living_run_gives_signs_of_life(home: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("pipelines.tracking.outbox.FLUSH_S", 0.05)
     monkeypatch.setattr(heartbeat, "BEAT_S", 0.0)
     monkeypatch.setattr(heartbeat, "LOST_S", 0.0)
-    with tracked_run.track("r", experiment="test", kind="training") as run:
+    with tracked("r") as run:
         store.client().set_tag(run.id, heartbeat.HEARTBEAT, "0")
         store.client().set_terminated(run.id, "KILLED")  # as by a reaper elsewhere
         ends = time.monotonic() + 20
@@ -541,23 +513,12 @@ def test_a_living_run_gives_signs_of_life(home: Path, monkeypatch: pytest.Monkey
     assert history.row(run.id).status == "FINISHED"
 
 
-def dead_journal(home: Path, run_id: str, *lines: dict[str, object]) -> Path:
-    """What a process left behind that was killed here."""
-    head = {"uri": store.uri(), "host": socket.gethostname()}
-    path = home / "live" / f"{run_id}.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in (head, *lines)))
-    return path
-
-
 def test_a_resumed_run_delivers_what_an_earlier_process_could_not(home: Path) -> None:
-    with (
-        pytest.raises(KeyboardInterrupt),
-        tracked_run.track("r", experiment="test", kind="study") as first,
-    ):
+    with pytest.raises(KeyboardInterrupt), tracked("r", kind="study") as first:
         raise KeyboardInterrupt
     left = {"numbers": [["loss", 1.0, 1, 5], ["loss", 0.5, 2, 6]]}
     dead_journal(home, first.id, left, {"tags": {"whose": "the first"}}, {"end": "FAILED"})
-    with tracked_run.track("r", experiment="test", kind="study", resume=first.id) as second:
+    with tracked("r", kind="study", resume=first.id) as second:
         second.log_new({"loss": 9.0}, 2)  # repeated from a checkpoint: it is there already
         second.log_new({"loss": 0.25}, 3)
     assert history_of(first.id, "loss") == [(1, 1.0), (2, 0.5), (3, 0.25)]
@@ -568,9 +529,8 @@ def test_a_resumed_run_delivers_what_an_earlier_process_could_not(home: Path) ->
 def test_a_run_killed_as_it_began_is_whole_when_it_has_gone_on(home: Path) -> None:
     run_id = running("r", process="999999 1.00")  # neither params nor packages yet
     assert recovery.recover().keys() == {run_id}
-    how = {"experiment": "test", "kind": "training", "params": {"a": 1}}
     for _ in range(2):
-        with tracked_run.track("r", **how, resume=run_id):  # type: ignore[arg-type]
+        with tracked("r", params={"a": 1}, resume=run_id):
             pass
     assert history.row(run_id).params == {"a": "1"}
     assert b"mlflow==" in (store.artifact(run_id, "provenance/packages.txt") or b"")
@@ -601,7 +561,7 @@ def test_the_reaper_leaves_a_run_whose_journal_waits(
 
 def test_who_takes_over_a_running_run_is_its_process(home: Path) -> None:
     run_id = running("r", process="999999 1.00")
-    with tracked_run.track("r", experiment="test", kind="study", resume=run_id):
+    with tracked("r", kind="study", resume=run_id):
         assert history.row(run_id).tags[heartbeat.PROCESS] == heartbeat.tags()[heartbeat.PROCESS]
         assert recovery.recover() == {}
     assert history.row(run_id).status == "FINISHED"
@@ -614,21 +574,16 @@ def test_a_journal_that_says_nothing_harms_no_command(on_sqlite: Path, content: 
     assert shell.run_command_safely(lambda _: None, []) == 0
 
 
-WRONG = (
-    '{"numbers": 5}',
-    '{"numbers": [[1, 2]]}',
-    '{"numbers": [["a", "b", 1, 5]]}',
-    '{"tags": ["a"]}',
+@pytest.mark.parametrize(
+    "wrong",
+    [{"numbers": 5}, {"numbers": [[1, 2]]}, {"numbers": [["a", "b", 1, 5]]}, {"tags": ["a"]}],
 )
-
-
-@pytest.mark.parametrize("wrong", WRONG)
 def test_a_journal_of_wrong_types_is_put_aside_and_said_so(
-    on_sqlite: Path, capsys: pytest.CaptureFixture[str], wrong: str
+    on_sqlite: Path, capsys: pytest.CaptureFixture[str], wrong: dict[str, Any]
 ) -> None:
     run_id = running("r")
     (on_sqlite / "live").mkdir(exist_ok=True)
-    path = dead_journal(on_sqlite, run_id, json.loads(wrong))
+    path = dead_journal(on_sqlite, run_id, wrong)
     content = path.read_text()
     assert shell.run_command_safely(lambda _: None, []) == 0
     assert f"{run_id}.orphan cannot be delivered whole: " in capsys.readouterr().err

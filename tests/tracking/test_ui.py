@@ -20,8 +20,9 @@ from pipelines.results import comparison, reference_runs
 from pipelines.results.evidence import bundles
 from pipelines.running.run import run
 from pipelines.runtime import provenance
-from pipelines.tracking import history, mlflow_ui, store, tracked_run
+from pipelines.tracking import history, mlflow_ui, store
 from pipelines.tracking.bundles import exporting
+from tests.tracking.bundles import tracked
 
 NAME = "gradient-lower-bound"
 
@@ -141,7 +142,7 @@ def test_a_view_holds_as_many_runs_as_it_may(home: Path) -> None:
 
 
 def test_a_run_without_charts_shows_each_curve_alone(home: Path) -> None:
-    with tracked_run.track("r", experiment="test", kind="setting") as run:
+    with tracked("r", kind="setting") as run:
         link = mlflow_ui.children_chart(run.id)
     assert "viewStateShareKey" not in link
     assert f"%27{run.id}%27" in link
@@ -149,7 +150,7 @@ def test_a_run_without_charts_shows_each_curve_alone(home: Path) -> None:
 
 def test_links_open_tables_with_metrics(home: Path) -> None:
     reference_runs.write()
-    with tracked_run.track("s", experiment="tuning", kind="study"):
+    with tracked("s", experiment="tuning", kind="study"):
         pass
     links = mlflow_ui.links("http://h")
     assert links.keys() >= {"tuning", "trained networks", "trained networks, by claim"}
@@ -172,11 +173,11 @@ def test_links_open_tables_with_metrics(home: Path) -> None:
 
 def test_what_is_opened_first_are_the_claims_beside_the_newest(home: Path) -> None:
     for experiment in ("trained networks", "linear theory"):
-        with tracked_run.track("c", experiment=experiment, kind="claim"):
+        with tracked("c", experiment=experiment, kind="claim"):
             pass
-    with tracked_run.track("t", experiment="trained networks", kind="training"):
+    with tracked("t", experiment="trained networks"):
         pass
-    with tracked_run.track("s", experiment="tuning", kind="trial"):
+    with tracked("s", experiment="tuning", kind="trial"):
         pass
     links = mlflow_ui.links("http://h")
     assert mlflow_ui.best_link(links) == links["linear theory, by claim"]
@@ -188,7 +189,7 @@ def test_what_is_opened_first_are_the_claims_beside_the_newest(home: Path) -> No
 def test_the_comparison_names_runs_and_experiments(home: Path) -> None:
     ids = []
     for experiment in ("one", "two", "one"):
-        with tracked_run.track("r", experiment=experiment, kind="training") as run:
+        with tracked("r", experiment=experiment) as run:
             ids.append(run.id)
     link = mlflow_ui.comparison_page(ids, [mlflow_ui.bar_chart("error")])
     query = parse_qs(link.partition("?")[2])
@@ -202,7 +203,7 @@ def test_the_comparison_names_runs_and_experiments(home: Path) -> None:
 def test_the_comparison_draws_what_runs_share(home: Path) -> None:
     ids = []
     for name in ("a", "b"):
-        with tracked_run.track(name, experiment="test", kind="training") as run:
+        with tracked(name) as run:
             for step in (1, 2):
                 run.log({"val_loss": 1.0, f"of_{name}": 1.0, "system/cpu": 1.0}, step)
             run.log({"test_loss": 2.0})

@@ -4,7 +4,6 @@
 [["name of a function", {arguments}]].
 """
 
-import importlib
 import json
 import sys
 from collections.abc import Mapping
@@ -17,12 +16,9 @@ from pipelines.errors import Diverged, UserError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.runtime import backend
 from pipelines.training.checkpoints import Checkpoint, Saving
+from tests.training.trainings import Killed, Log, trained
 
 RATE, MOMENTUM, DECAY = 0.1, 0.9, 1e-2
-
-
-class Stopped(Exception):
-    """Stands for a kill: training stops at once and nothing more is saved."""
 
 
 def recipe(changes: Mapping[str, Any]) -> Any:
@@ -46,23 +42,14 @@ def training(
 
     With `stop_at`, it is stopped at that step; then, or where it diverges, only NAME.json.
     """
-    from pipelines.training import train
-
-    logged: dict[str, dict[int, float]] = {}
-
-    def log(metrics: Mapping[str, float], step: int) -> None:
-        for key, value in metrics.items():
-            logged.setdefault(key, {})[step] = float(value)
-        if step == stop_at:
-            raise Stopped
-
+    log = Log(stop_at)
     try:
         saving = Saving(folder / name, every) if every else None
-        model = train.train(job(changes), log, saving, saving and saving.latest()).model
+        model = trained(recipe(changes), log, saving).model
         np.savez(folder / f"{name}.npz", *map(array, model.variables))
-    except (Stopped, Diverged, UserError) as error:
-        logged[f"{type(error).__name__}: {error}"] = {}
-    (folder / f"{name}.json").write_text(json.dumps(logged))
+    except (Killed, Diverged, UserError) as error:
+        log.curves[f"{type(error).__name__}: {error}"] = {}
+    (folder / f"{name}.json").write_text(json.dumps(log.curves))
 
 
 def start(folder: Path, name: str, **changes: Any) -> None:
@@ -91,6 +78,7 @@ def steps(folder: Path, names: list[str]) -> None:
     import keras
 
     from pipelines.training.optimizer import MomentumSGD, add_weight_decay
+    from tests.keras_models.networks import tiny
 
     for name in names:
         given = np.load(folder / f"{name}.npz")
@@ -123,14 +111,6 @@ def masks(folder: Path, name: str) -> None:
     with devices.act_on_whole_batches([layer], place):
         apart = drop()
     np.savez(folder / f"{name}.npz", *apart, *drop())
-
-
-def tiny(name: str) -> Any:
-    """The network `name` at its TINY arguments."""
-    import keras_models
-
-    arguments = importlib.import_module(f"keras_models.{name}").TINY
-    return keras_models.build(name, **{"input_shape": (8, 8, 3), "classes": 4} | arguments)
 
 
 def array(variable: Any) -> Any:

@@ -344,9 +344,11 @@ def test_torch_trains_without_tensorflow(elsewhere: dict[str, str], home: Path) 
 @pytest.fixture(scope="module")
 def one_step(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Weights, data and TensorFlow's step of every architecture."""
+    from tests.keras_models.networks import tiny
+
     folder = tmp_path_factory.mktemp("steps")
     for name in keras_models.names():
-        model = on_backend.tiny(name)
+        model = tiny(name)
         classes, rng = model.output_shape[-1], np.random.default_rng(0)
         weights = {f"w{i}": weight for i, weight in enumerate(model.get_weights())}
         x = rng.standard_normal((8, *model.input_shape[1:])).astype("float32")

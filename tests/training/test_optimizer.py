@@ -3,6 +3,8 @@
 The numbers are sums of powers of 2 and so exact in float32.
 """
 
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
@@ -32,43 +34,44 @@ def path(optimizer: keras.optimizers.Optimizer, gradients: list[float]) -> list[
     return weights
 
 
-def test_momentum_by_hand() -> None:
+BY_HAND = {
     # v = 1, 2.5, 0.25, 4.125 with momentum 1/2; each step subtracts rate * v.
-    found = path(MomentumSGD(RateTable(RATES), momentum=0.5), GRADIENTS)
-    assert found == [-0.5, -1.75, -1.78125, -2.296875]
-
-
-def test_nesterov_by_hand() -> None:
+    "momentum": ({"momentum": 0.5}, [-0.5, -1.75, -1.78125, -2.296875]),
     # v as above; each step subtracts rate * (g + v/2): 1.5, 3.25, -0.875, 6.0625.
-    found = path(MomentumSGD(RateTable(RATES), momentum=0.5, nesterov=True), GRADIENTS)
-    assert found == [-0.75, -2.375, -2.265625, -3.0234375]
+    "Nesterov": (
+        {"momentum": 0.5, "nesterov": True},
+        [-0.75, -2.375, -2.265625, -3.0234375],
+    ),
+    # v holds the rate, as Keras's does: 0.5, 1.25, 0.5, 0.75; each step subtracts it.
+    "rate in v": ({"momentum": 0.5, "rate_in_velocity": True}, [-0.5, -1.75, -2.25, -3.0]),
+    # Gradient descent: -1/2, -1/2 - 2/2, + 1/8, - 4/8.
+    "none": ({"momentum": 0.0}, [-0.5, -1.5, -1.375, -1.875]),
+}
 
 
-def test_nesterov_at_one_rate_is_keras_s() -> None:
-    rates = RateTable(np.array([0.25]))
-    own = path(MomentumSGD(rates, momentum=0.5, nesterov=True), GRADIENTS)
-    keras_own = keras.optimizers.SGD(rates, momentum=0.5, nesterov=True)
-    assert own == path(keras_own, GRADIENTS)
-
-
-def test_keras_sgd_differs_from_the_change_of_the_rate_on() -> None:
-    # Its velocity holds the rate: -0.5, -1.25, -0.5, -0.75; each step adds it.
-    found = path(keras.optimizers.SGD(RateTable(RATES), momentum=0.5), GRADIENTS)
-    assert found == [-0.5, -1.75, -2.25, -3.0]
+@pytest.mark.parametrize("form", BY_HAND)
+def test_momentum_by_hand(form: str) -> None:
+    settings, expected = BY_HAND[form]
+    assert path(MomentumSGD(RateTable(RATES), **settings), GRADIENTS) == expected
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_with_the_rate_in_the_velocity_it_is_keras_sgd(nesterov: bool) -> None:
+def test_at_one_rate_and_with_the_rate_in_the_velocity_it_is_keras_sgd(nesterov: bool) -> None:
     settings = {"momentum": 0.5, "nesterov": nesterov}
-    own = path(MomentumSGD(RateTable(RATES), rate_in_velocity=True, **settings), GRADIENTS)
-    assert own == path(keras.optimizers.SGD(RateTable(RATES), **settings), GRADIENTS)
-    if not nesterov:
-        assert own == [-0.5, -1.75, -2.25, -3.0]  # by hand, above
+    for rates, inside in (([0.25], False), (RATES, True)):
+        table = RateTable(np.array(rates))
+        own = path(MomentumSGD(table, rate_in_velocity=inside, **settings), GRADIENTS)
+        assert own == path(keras.optimizers.SGD(table, **settings), GRADIENTS)
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_pieces_make_the_same_steps_with_the_rate_in_the_velocity(nesterov: bool) -> None:
-    settings = {"momentum": 0.5, "nesterov": nesterov, "rate_in_velocity": True}
+@pytest.mark.parametrize("inside", [False, True])
+def test_pieces_make_the_steps_of_their_mean_gradients(
+    momentum: float, nesterov: bool, inside: bool
+) -> None:
+    settings: dict[str, Any] = {"momentum": momentum, "nesterov": nesterov and momentum > 0}
+    settings["rate_in_velocity"] = inside
     gradients = np.random.default_rng(0).integers(-4, 5, 8) / 2  # exact in binary
     pieces = AccumulatedSGD(RateTable(np.repeat(RATES, 2)), pieces=2, **settings)
     along = path(pieces, gradients.tolist())
@@ -94,32 +97,6 @@ def test_the_recipes_choose_the_form_of_the_velocity_and_what_decays() -> None:
         for name in ("allconv-cifar10", "resnet-cifar10", "resnet-cifar100", "densenet-cifar10")
     }
     assert [*forms.values()] == [False, True, False, False]
-
-
-def test_at_one_rate_the_two_are_the_same() -> None:
-    rates = RateTable(np.array([0.25]))
-    own = path(MomentumSGD(rates, momentum=0.5), GRADIENTS)
-    assert own == path(keras.optimizers.SGD(rates, momentum=0.5), GRADIENTS)
-
-
-def test_without_momentum_it_is_gradient_descent() -> None:
-    # w = -1/2, -1/2 - 2/2, + 1/8, - 4/8
-    found = path(MomentumSGD(RateTable(RATES), momentum=0.0), GRADIENTS)
-    assert found == [-0.5, -1.5, -1.375, -1.875]
-
-
-@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.5, False), (0.5, True)])
-def test_pieces_make_the_steps_of_their_mean_gradients(momentum: float, nesterov: bool) -> None:
-    rates = np.array([0.5, 0.5, 0.125, 0.125])
-    gradients = np.random.default_rng(0).integers(-4, 5, 8) / 2  # exact in binary
-    whole = MomentumSGD(RateTable(rates), momentum=momentum, nesterov=nesterov)
-    pieces = AccumulatedSGD(
-        RateTable(np.repeat(rates, 2)), pieces=2, momentum=momentum, nesterov=nesterov
-    )
-    means = gradients.reshape(4, 2).mean(axis=1)
-    along = path(pieces, gradients.tolist())
-    assert along[1::2] == path(whole, means.tolist())
-    assert along[::2] == [0.0, *along[1:-1:2]]  # nothing moves between
 
 
 @pytest.mark.parametrize(("ema", "pieces", "steps"), [

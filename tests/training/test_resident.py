@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from pipelines.data import datasets
-from pipelines.data.splits import Pictures, Splits
+from pipelines.data.datasets import Splits
+from pipelines.data.splits import Pictures
 from pipelines.errors import UserError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.training.checkpoints import Saving
+from tests.training.trainings import Killed, Log, trained
 
 STEPS = 20  # epochs of 8, and half of one
 
@@ -25,25 +27,6 @@ def placed(chosen: Recipe, splits: Splits) -> Splits:
     from pipelines.training import _device_data, devices
 
     return _device_data.place_pictures(chosen, splits, devices.place(chosen.devices))
-
-
-class Stopped(Exception):
-    """Stands for a kill."""
-
-
-def trained(chosen: Recipe, saving: Saving | None = None, stop_at: int = -1) -> Any:
-    from pipelines.training import devices
-    from pipelines.training.job import build_job
-    from pipelines.training.train import train
-
-    splits = datasets.load(chosen.data, chosen.train_examples)
-
-    def log(metrics: Any, step: int) -> None:
-        if step == stop_at:
-            raise Stopped
-
-    job = build_job(chosen, splits, devices.place(chosen.devices))
-    return train(job, log, saving, saving and saving.latest())
 
 
 @pytest.mark.parametrize("shift", [None, 2, 4])
@@ -86,10 +69,11 @@ def test_pictures_are_cut_on_the_device_alone(digits: Path) -> None:
 def test_a_training_on_the_device_goes_on_on_the_host(digits: Path, tmp_path: Path) -> None:
     expected = trained(recipe(pictures="host", model="mlp"))
     saving = Saving(tmp_path, every=4)
-    with pytest.raises(Stopped):
-        trained(recipe(pictures="device", model="mlp", steps_per_execution=4), saving, stop_at=12)
+    held = recipe(pictures="device", model="mlp", steps_per_execution=4)
+    with pytest.raises(Killed):
+        trained(held, Log(12), saving)
     assert saving.latest().step == 8  # type: ignore[union-attr]
-    found = trained(recipe(pictures="host", model="mlp"), saving)
+    found = trained(recipe(pictures="host", model="mlp"), saving=saving)
     for one, two in zip(expected.model.get_weights(), found.model.get_weights(), strict=True):
         assert np.max(np.abs(one - two)) <= 1e-5 * np.max(np.abs(one))
     assert found.metrics["test_loss"] == pytest.approx(expected.metrics["test_loss"], rel=1e-5)

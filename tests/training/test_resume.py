@@ -8,14 +8,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pipelines.data import datasets
 from pipelines.errors import Diverged, Paused, UserError
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes.catalog import get_recipe
@@ -28,26 +26,9 @@ from pipelines.runtime import signals
 from pipelines.tracking import history, store, stored_models, tracked_run
 from pipelines.training.checkpoints import Checkpoint, Saving
 from tests.conftest import journals
+from tests.training.trainings import Killed, Log, equal, trained, trained_in_parts, untimed
 
 STEPS = 20  # epochs of 8
-
-
-class Killed(Exception):
-    """Stands for a kill: training stops at once and nothing more is saved."""
-
-
-class Recorder:
-    """Keeps what is logged, as MLflow would; stops the training once at a step."""
-
-    def __init__(self, stop_at: int | None = None) -> None:
-        self.points: dict[tuple[str, int], list[float]] = {}
-        self.stop_at = stop_at
-
-    def __call__(self, metrics: Mapping[str, float], step: int) -> None:
-        for key, value in metrics.items():
-            self.points.setdefault((key, step), []).append(value)
-        if step == self.stop_at and "batch_loss" in metrics:
-            raise Killed
 
 
 def small(**changes: Any) -> Recipe:
@@ -57,15 +38,6 @@ def small(**changes: Any) -> Recipe:
 DENSE = {"depth": 10, "growth": 4, "dropout": 0.2}
 
 
-def trained(recipe: Recipe, log: Recorder, saving: Saving | None = None) -> Any:
-    from pipelines.training import devices, train
-    from pipelines.training.job import build_job
-
-    splits = datasets.load(recipe.data, recipe.train_examples)
-    job = build_job(recipe, splits, devices.place(recipe.devices))
-    return train.train(job, log, saving, saving and saving.latest())
-
-
 @pytest.mark.parametrize(
     "changes",
     [{"model": "mlp"}, pytest.param({"accumulate": 2, "nesterov": True}, marks=pytest.mark.slow)],
@@ -73,34 +45,23 @@ def trained(recipe: Recipe, log: Recorder, saving: Saving | None = None) -> Any:
 def test_a_run_stopped_twice_ends_with_equal_weights_and_curves(
     changes: dict[str, Any], digits: Path, tmp_path: Path
 ) -> None:
-    recipe = small(augment=True, **changes)
-    whole, saving = Recorder(), Saving(tmp_path, every=3)
+    recipe, whole = small(augment=True, **changes), Log()
     expected = trained(recipe, whole)
-    pieces: dict[tuple[str, int], list[float]] = {}
-    for stop_at in (5, 17, None):
-        log = Recorder(stop_at)
-        try:
-            resumed = trained(recipe, log, saving)
-        except Killed:
-            assert stop_at
-        pieces |= log.points
-    for one, two in zip(expected.model.get_weights(), resumed.model.get_weights(), strict=True):
-        assert np.array_equal(one, two)
-    timing = ("images_per_s", "wall_s")
-    equal = {key: value for key, value in whole.points.items() if key[0] not in timing}
-    assert {key: pieces[key] for key in equal} == equal
-    assert pieces.keys() == whole.points.keys()
+    resumed, curves = trained_in_parts(recipe, Saving(tmp_path, every=3), (5, 17))
+    assert equal(expected, resumed)
+    assert untimed(curves) == untimed(whole.curves)
+    assert curves.keys() == whole.curves.keys()
 
 
 @pytest.mark.slow
 def test_random_layers_and_normalization_are_resumed_too(digits: Path, tmp_path: Path) -> None:
     recipe = small(model="densenet", model_args=DENSE, weight_decay=1e-4)
     saving = Saving(tmp_path, every=6)
-    expected = trained(recipe, Recorder())
+    expected = trained(recipe)
     with pytest.raises(Killed):
-        trained(recipe, Recorder(15), saving)
+        trained(recipe, Log(15), saving)
     assert saving.latest().step == 12  # type: ignore[union-attr]
-    resumed = trained(recipe, Recorder(), saving)
+    resumed = trained(recipe, saving=saving)
     for one, two in zip(expected.model.variables, resumed.model.variables, strict=True):
         assert np.array_equal(one, two), one.path
     assert any("moving" in v.path for v in resumed.model.variables)
@@ -131,19 +92,22 @@ def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path) -> None:
     assert saving.latest() is None
 
 
-def test_a_full_disk_costs_a_checkpoint_and_no_training(
-    digits: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No checkpoint has room."""
+
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("pipelines.training.checkpoints.os.fsync", full)
-    log = Recorder()
+
+
+def test_a_full_disk_costs_a_checkpoint_and_no_training(
+    digits: Path, tmp_path: Path, full_disk: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = Log()
     trained(small(steps=3), log, Saving(tmp_path, 2))
-    assert ("test_loss", 3) in log.points
+    assert 3 in log.curves["test_loss"]
     assert "Received at step 2: [Errno 28]" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
@@ -158,7 +122,7 @@ def test_a_checkpoint_of_another_network_is_one_sentence(digits: Path, tmp_path:
     saving = Saving(tmp_path)
     saving.write(Checkpoint(4, {}, {"network": [np.zeros(3)]}))
     with pytest.raises(UserError, match=r"same network.*--new-run"):
-        trained(small(), Recorder(), saving)
+        trained(small(), saving=saving)
 
 
 def kill_at(home: Path, step: int, number: int, pid: int) -> threading.Thread:
@@ -307,9 +271,7 @@ def test_between_trainings_a_pause_is_taken_too(
 ) -> None:
     recipe = small(steps=2, model="mlp", train_examples=64)
     run(recipe.override(seed=0))
-    monkeypatch.setattr(
-        "pipelines.training.checkpoints.Saving.over", False
-    )  # the time is over after them
+    monkeypatch.setattr(Saving, "over", False)  # the time is over after them
     with pytest.raises(Paused, match="after 2 of 3 seeds"):  # the first is found and costs none
         repeat(recipe, 3, RunOptions(until=time.monotonic()))
     with pytest.raises(Paused, match="after 1 of 6 settings"):
@@ -334,15 +296,9 @@ def test_a_later_slice_does_not_repeat_what_diverged(home: Path, digits: Path) -
     assert len(history.rows("FAILED", kind="training")) == 1
 
 
-def test_nothing_pauses_that_cannot_be_saved(
-    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("pipelines.training.checkpoints.os.fsync", full)
+def test_nothing_pauses_that_cannot_be_saved(digits: Path, tmp_path: Path, full_disk: None) -> None:
     with pytest.raises(OSError, match="No space left"):
-        trained(small(steps=3, model="mlp"), Recorder(), Saving(tmp_path, until=time.monotonic()))
+        trained(small(steps=3, model="mlp"), saving=Saving(tmp_path, until=time.monotonic()))
 
 
 @pytest.mark.slow

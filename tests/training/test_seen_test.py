@@ -20,9 +20,9 @@ from pipelines.running.run_options import RunOptions
 from pipelines.tracking import history
 from pipelines.training.checkpoints import Saving
 from pipelines.training.seen_test import SeenTest
+from tests.training.trainings import Curves, Log, equal, trained, trained_in_parts, untimed
 
 EVERY, STEPS = 6, 40
-Points = dict[str, dict[int, float]]
 
 
 def small(**changes: Any) -> Recipe:
@@ -30,26 +30,10 @@ def small(**changes: Any) -> Recipe:
     return get_recipe("mlp-digits", "smoke").override(**settings | changes)
 
 
-def trained(recipe: Recipe, saving: Saving | None = None, stop_at: int = -1) -> tuple[Any, Points]:
-    """Train; with `stop_at` it is killed when that step is logged."""
-    from pipelines.training import devices
-    from pipelines.training.job import build_job
-    from pipelines.training.train import train
-
-    points: Points = {}
-
-    def log(metrics: Mapping[str, float], step: int) -> None:
-        for key, value in metrics.items():
-            points.setdefault(key, {})[step] = value
-        if step == stop_at and "batch_loss" in metrics:
-            raise KeyboardInterrupt
-
-    splits = datasets.load(recipe.data, recipe.train_examples, validation=recipe.validation)
-    try:
-        job = build_job(recipe, splits, devices.place(recipe.devices))
-        return train(job, log, saving, saving and saving.latest()), points
-    except KeyboardInterrupt:
-        return None, points
+def logged(recipe: Recipe) -> tuple[Any, Curves]:
+    """Train; what was trained, and its curves."""
+    log = Log()
+    return trained(recipe, log), log.curves
 
 
 def test_by_hand_the_best_is_over_the_whole_set_and_over_halves_in_turn() -> None:
@@ -97,7 +81,7 @@ def test_the_last_five_evaluations_alone_make_the_mean() -> None:
 def test_every_look_is_a_point_and_the_last_is_the_test_at_the_end(
     digits: Path, validation: bool
 ) -> None:
-    result, points = trained(small(validation=validation))
+    result, points = logged(small(validation=validation))
     curve = points["seen_test_error_pct"]
     assert list(curve) == [6, 12, 18, 24, 30, 36, 40]
     assert curve[40] == pytest.approx(result.metrics["test_error_pct"], abs=1e-4)
@@ -113,9 +97,8 @@ def test_every_look_is_a_point_and_the_last_is_the_test_at_the_end(
 
 
 def test_the_looks_change_no_weight_and_no_curve(digits: Path) -> None:
-    plain, seen = (trained(small(test_every=every)) for every in (None, 8))  # epochs of 8
-    for one, two in zip(plain[0].model.get_weights(), seen[0].model.get_weights(), strict=True):
-        assert np.array_equal(one, two)
+    plain, seen = (logged(small(test_every=every)) for every in (None, 8))  # epochs of 8
+    assert equal(plain[0], seen[0])
     for key in ("batch_loss", "train_error_pct", "train_loss"):
         assert plain[1][key] == seen[1][key]
 
@@ -124,22 +107,15 @@ def test_the_looks_change_no_weight_and_no_curve(digits: Path) -> None:
 def test_killed_between_looks_it_ends_with_the_same_numbers(
     digits: Path, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
-    expected, whole = trained(small(**changes))
-    saving, pieces = Saving(tmp_path, every=4), dict[str, dict[int, float]]()
-    for stop_at in (8, 21, 37, -1):
-        resumed, points = trained(small(**changes), saving, stop_at)
-        for key, curve in points.items():
-            pieces.setdefault(key, {}).update(curve)
-    timing = ("wall_s", "images_per_s")
-    assert {k: v for k, v in pieces.items() if k not in timing} == {
-        k: v for k, v in whole.items() if k not in timing
-    }
-    for one, two in zip(expected.model.get_weights(), resumed.model.get_weights(), strict=True):
-        assert np.array_equal(one, two)
+    expected, whole = logged(small(**changes))
+    saving = Saving(tmp_path, every=4)
+    resumed, curves = trained_in_parts(small(**changes), saving, (8, 21, 37))
+    assert untimed(curves) == untimed(whole)
+    assert equal(expected, resumed)
 
 
 def test_averaged_weights_are_what_is_looked_at(digits: Path) -> None:
-    result, points = trained(small(ema=0.9))
+    result, points = logged(small(ema=0.9))
     last = points["seen_test_loss"][STEPS]
     assert last == pytest.approx(result.metrics["test_loss"], rel=1e-5)  # of the averages
 

@@ -22,35 +22,13 @@ from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.tracking import history, store
 from tests.conftest import ROOT
+from tests.training.trainings import Log, equal, trained
 
 STEPS = 20
 
 
-class Log:
-    """Keeps what is logged, by metric and step."""
-
-    def __init__(self) -> None:
-        self.points: list[tuple[str, int, float]] = []
-
-    def __call__(self, metrics: Mapping[str, float], step: int) -> None:
-        self.points += [(key, step, value) for key, value in metrics.items()]
-
-    def curve(self, metric: str) -> dict[int, float]:
-        return {step: value for key, step, value in self.points if key == metric}
-
-
 def small(**changes: object) -> Recipe:
     return get_recipe("mlp-digits", "smoke").override(steps=STEPS, **changes)
-
-
-def trained(recipe: Recipe, log: Log | None = None, test: bool = True):  # type: ignore[no-untyped-def]
-    from pipelines.training import devices
-    from pipelines.training.job import build_job
-    from pipelines.training.train import train
-
-    place = devices.place(recipe.devices)
-    splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args)
-    return train(build_job(recipe, splits, place), log or Log(), test=test)
 
 
 def test_curves_have_every_step_once_and_the_rate_of_the_table(digits: Path) -> None:
@@ -58,20 +36,19 @@ def test_curves_have_every_step_once_and_the_rate_of_the_table(digits: Path) -> 
 
     log, recipe = Log(), small(warmup=0.5)
     result = trained(recipe, log)
-    assert log.curve("learning_rate") == dict(enumerate(plan(recipe, 256), 1))
-    assert list(log.curve("batch_loss")) == list(range(1, STEPS + 1))
-    assert len({(key, step) for key, step, _ in log.points}) == len(log.points)
-    assert list(log.curve("val_loss")) == [8, 16, 20]  # 8 batches of 32 an epoch
-    assert result.metrics["val_loss"] == log.curve("val_loss")[STEPS]
+    assert log.curves["learning_rate"] == dict(enumerate(plan(recipe, 256), 1))
+    assert list(log.curves["batch_loss"]) == list(range(1, STEPS + 1))
+    assert list(log.curves["val_loss"]) == [8, 16, 20]  # 8 batches of 32 an epoch
+    assert result.metrics["val_loss"] == log.curves["val_loss"][STEPS]
     assert 0 <= result.metrics["test_error_pct"] <= 100
 
 
 def test_batch_losses_average_to_the_epoch_loss(digits: Path) -> None:
     log = Log()
     trained(small(), log)
-    batch = log.curve("batch_loss")
+    batch = log.curves["batch_loss"]
     assert math.isclose(
-        np.mean([batch[step] for step in range(1, 9)]), log.curve("train_loss")[8], rel_tol=1e-5
+        np.mean([batch[step] for step in range(1, 9)]), log.curves["train_loss"][8], rel_tol=1e-5
     )
 
 
@@ -80,14 +57,14 @@ def test_the_first_batch_loss_is_the_cross_entropy_without_the_decay_term(digits
     trained(small(weight_decay=0.0), logs[0])
     trained(small(weight_decay=10.0, learning_rate=1e-9), logs[1])
     assert math.isclose(
-        logs[0].curve("batch_loss")[1], logs[1].curve("batch_loss")[1], rel_tol=1e-6
+        logs[0].curves["batch_loss"][1], logs[1].curves["batch_loss"][1], rel_tol=1e-6
     )
 
 
 def test_the_same_recipe_gives_the_same_weights(digits: Path) -> None:
-    first, second, other = (trained(small(seed=seed)).model.get_weights() for seed in (3, 3, 4))
-    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
-    assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
+    first, second, other = (trained(small(seed=seed)) for seed in (3, 3, 4))
+    assert equal(first, second)
+    assert not equal(first, other)
 
 
 def test_the_test_set_is_not_read_where_it_must_not_be(digits: Path) -> None:
@@ -125,16 +102,16 @@ def test_a_training_that_is_cut_short_keeps_its_best_epoch_if_it_had_one(digits:
     pruned, lost = Prunes(), Log()
     with pytest.raises(Pruned):
         trained(small(), pruned, test=False)
-    errors = pruned.curve("val_error_pct")
+    errors = pruned.curves["val_error_pct"]
     best = min(errors, key=lambda step: errors[step])
     assert list(errors) == [8, 16]
-    assert pruned.curve("best_val_error_pct") == {16: errors[best]}
-    assert pruned.curve("best_val_loss") == {16: pruned.curve("val_loss")[best]}
-    assert pruned.curve("best_step") == {16: best}
+    assert pruned.curves["best_val_error_pct"] == {16: errors[best]}
+    assert pruned.curves["best_val_loss"] == {16: pruned.curves["val_loss"][best]}
+    assert pruned.curves["best_step"] == {16: best}
     with pytest.raises(Diverged):
         trained(small(learning_rate=1e6), lost, test=False)
-    assert lost.curve("wall_s")
-    assert not any(key.startswith("best_") for key, _, _ in lost.points)  # not infinite ones
+    assert lost.curves["wall_s"]
+    assert not any(key.startswith("best_") for key in lost.curves)  # not infinite ones
 
 
 @pytest.mark.parametrize(
@@ -236,7 +213,7 @@ def test_the_first_step_is_a_gradient_step_on_the_mean_of_summed_squares() -> No
     # At A = 0 every layer's gradient is that of |x - y|^2 with respect to one linear map.
     G = 2 * (x - y).T.astype(np.float64) @ x / 300
     np.testing.assert_allclose(A, np.stack([-recipe.learning_rate * G] * 3), rtol=1e-4, atol=1e-6)
-    assert math.isclose(log.curve("batch_loss")[1], np.sum((x - y) ** 2) / 300, rel_tol=1e-5)
+    assert math.isclose(log.curves["batch_loss"][1], np.sum((x - y) ** 2) / 300, rel_tol=1e-5)
 
 
 @pytest.mark.parametrize("condition", [pytest.param(1.0, marks=pytest.mark.slow), 4.0])
@@ -261,7 +238,7 @@ def test_training_follows_the_theorys_gradient_descent(condition: float) -> None
     for _ in range(steps):
         A = A - rate * gradient(A, R, sigma)
         risks.append(excess_risk(A, R, sigma))
-    curve = log.curve("val_loss")
+    curve = log.curves["val_loss"]
     population = np.array([risks[step - 1] for step in curve])
     measured = np.array(list(curve.values())) - d * noise**2
     assert population[0] > 10 * population[-1]
@@ -299,12 +276,12 @@ def test_averages_are_validated_and_kept_while_training_goes_on_without_them(dig
     plain, averaged = Log(), Log()
     last = trained(small(), plain).model
     result = trained(small(ema=0.9), averaged)
-    assert averaged.curve("batch_loss") == plain.curve("batch_loss")
+    assert averaged.curves["batch_loss"] == plain.curves["batch_loss"]
     assert result.model.get_weights()[0].tolist() != last.get_weights()[0].tolist()
     x, y = datasets.load("digits").val.take(slice(None))  # type: ignore[union-attr]
     logits = result.model.predict(x, verbose=0)
     wrong = 100 * float(np.mean(np.argmax(logits, axis=1) != y))
-    assert averaged.curve("val_error_pct")[STEPS] == pytest.approx(wrong)
+    assert averaged.curves["val_error_pct"][STEPS] == pytest.approx(wrong)
 
 
 @pytest.mark.slow
@@ -312,8 +289,8 @@ def test_labels_are_smoothed_in_training_alone(digits: Path) -> None:
     plain, smoothed = Log(), Log()
     trained(small(), plain)
     trained(small(label_smoothing=0.2), smoothed)
-    assert smoothed.curve("batch_loss")[1] == plain.curve("batch_loss")[1]
-    assert smoothed.curve("batch_loss")[2] != plain.curve("batch_loss")[2]
+    assert smoothed.curves["batch_loss"][1] == plain.curves["batch_loss"][1]
+    assert smoothed.curves["batch_loss"][2] != plain.curves["batch_loss"][2]
     with pytest.raises(UserError, match=r"Labels of classes are smoothed.*--label-smoothing 0"):
         trained(linear(label_smoothing=0.2))
 
@@ -355,7 +332,7 @@ ON_DEVICES = """
 import sys
 import numpy as np
 from pipelines.recipes.catalog import get_recipe
-from tests.training.test_train import trained
+from tests.training.trainings import trained
 done = trained(get_recipe(sys.argv[1], "smoke").override(steps=20, devices=int(sys.argv[2])))
 np.savez(sys.argv[3], *done.model.get_weights(), device=done.device,
          test_loss=done.metrics["test_loss"])

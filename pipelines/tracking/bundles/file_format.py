@@ -30,6 +30,7 @@ from pipelines.runtime.files import replace_whole
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import model_files, store
 from pipelines.tracking.bundles.shape import (
+    EXPORT_AGAIN,
     LEAVE_OUT,
     READY,
     Document,
@@ -60,8 +61,7 @@ class Writer:
 
     def json(self, name: str, document: Mapping[str, Any]) -> None:
         text = json.dumps(document, sort_keys=True, allow_nan=False, separators=(",", ":")).encode()
-        if _memory_needed(text) > MEMORY:
-            raise refusal(*_size_rule(name, len(text)), LEAVE_OUT)
+        _check_memory(name, len(text), _memory_needed(text), LEAVE_OUT)
         self._add(name, io.BytesIO(text), len(text))
 
     def file(self, name: str, path: Path) -> None:
@@ -103,8 +103,7 @@ def create_archive(file: Path) -> Iterator[Writer]:
             with zipfile.ZipFile(raw, "w") as zipped:
                 yield (writer := Writer(zipped))
             unpacked = sum(entry["bytes"] for entry in writer.members.values())
-            if _packs_too_well(unpacked, raw.tell()):
-                raise refusal(*_packing_rule(unpacked, raw.tell()), LEAVE_OUT)
+            _check_packing(unpacked, raw.tell(), LEAVE_OUT)
             raw.flush()
             os.fsync(raw.fileno())
     except OSError as error:
@@ -269,9 +268,7 @@ def _check_size(size: int, zipped: zipfile.ZipFile, place: Path) -> None:
 
     No member is read further than its stated size.
     """
-    packed = os.fstat(zipped.fp.fileno()).st_size if zipped.fp else 0
-    if _packs_too_well(size, packed):
-        raise refusal(*_packing_rule(size, packed))
+    _check_packing(size, os.fstat(zipped.fp.fileno()).st_size if zipped.fp else 0)
     free = shutil.disk_usage(next(p for p in (place, *place.parents) if p.exists())).free
     if size > free:
         raise Unavailable(
@@ -280,22 +277,19 @@ def _check_size(size: int, zipped: zipfile.ZipFile, place: Path) -> None:
         )
 
 
-def _packs_too_well(unpacked: int, packed: int) -> bool:
-    return unpacked > max(FREE, PACKING * packed)
-
-
-def _packing_rule(unpacked: int, packed: int) -> tuple[str, str]:
-    """Return the rule for a file that packs too well, and what was received."""
-    rule = f"What has over {FREE:,} bytes unpacked must be at most {PACKING} times the file."
-    return rule, f"{packed:,} bytes, {unpacked:,} unpacked"
+def _check_packing(unpacked: int, packed: int, mend: str = EXPORT_AGAIN) -> None:
+    """Raise UserError for a file that packs too well: a small one could fill a disk."""
+    if unpacked > max(FREE, PACKING * packed):
+        rule = f"What has over {FREE:,} bytes unpacked must be at most {PACKING} times the file."
+        raise refusal(rule, f"{packed:,} bytes, {unpacked:,} unpacked", mend)
 
 
 def _document(zipped: zipfile.ZipFile, name: str) -> dict[str, Any]:
     """Return a JSON object. Raise UserError for anything else."""
     size = zipped.getinfo(name).file_size
-    text = zipped.read(name) if A_BYTE * size <= MEMORY else b""
-    if A_BYTE * size > MEMORY or _memory_needed(text) > MEMORY:
-        raise refusal(*_size_rule(name, size))
+    _check_memory(name, size, A_BYTE * size)
+    text = zipped.read(name)
+    _check_memory(name, size, _memory_needed(text))
     try:
         document = json.loads(text.decode())
     except (ValueError, RecursionError) as error:
@@ -310,9 +304,11 @@ def _memory_needed(text: bytes) -> int:
     return A_BYTE * len(text) + A_VALUE * sum(map(text.count, (b"[", b"{", b",")))
 
 
-def _size_rule(name: str, size: int) -> tuple[str, str]:
-    """Return the rule for one document, and what was received."""
-    return f"Reading one document must take at most {MEMORY >> 20} MiB.", f"{name}, {size:,} bytes"
+def _check_memory(name: str, size: int, needed: int, mend: str = EXPORT_AGAIN) -> None:
+    """Raise UserError for a document that takes too much memory as it is read."""
+    if needed > MEMORY:
+        rule = f"Reading one document must take at most {MEMORY >> 20} MiB."
+        raise refusal(rule, f"{name}, {size:,} bytes", mend)
 
 
 @contextmanager

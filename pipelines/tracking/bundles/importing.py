@@ -21,24 +21,13 @@ from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import history, recovery, store
 from pipelines.tracking.bundles import exporting, file_format
 from pipelines.tracking.bundles.file_format import Archive, explain_failure
-from pipelines.tracking.bundles.shape import (
-    IMPORTING,
-    READY,
-    Document,
-    Listed,
-    Model,
-    refusal,
-)
-from pipelines.tracking.outbox import MAX_METRICS, send_batch, send_fact
+from pipelines.tracking.bundles.shape import IMPORTING, READY, Document, Listed, Model, refusal
+from pipelines.tracking.outbox import MAX_METRICS, send_batch
 from pipelines.tracking.store import NOTE, ORIGIN, OWNER, PARENT, REUSED
 
 ORIGIN_MODEL = "origin_model_id"
 SHOWN_POINTS = 50  # of a curve of the project's, which its bundle holds whole
-FOUND_BY = (
-    "kind",
-    "fingerprint",
-    OWNER,
-)  # tags by which a run is taken for a result: they come last
+FOUND_BY = ("kind", "fingerprint", OWNER)  # tags that make a run a result: they come last
 
 
 def check_tags(document: Document) -> None:
@@ -94,10 +83,6 @@ def _truncate_tags(tags: Mapping[str, str]) -> dict[str, str]:
     return {key: _validate_tag(key, value).value for key, value in tags.items()}
 
 
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
-
-
 def complete(
     document: Document, run: Any, archive: Archive, ids: Mapping[str, str], begun: bool
 ) -> None:
@@ -108,11 +93,12 @@ def complete(
     """
     to, run_id = store.client(), run.info.run_id
     numbers = [
-        (metric, _number(value), step, date)
+        (metric, history.number(value), step, date)
         for metric, curve in document.metrics.items()
         for step, date, value in curve
     ]
-    send_batch(run_id, document.params, heartbeat.tags() if begun else {}, numbers)
+    tags = heartbeat.tags() if begun else {}
+    send_batch(run_id, numbers, params=document.params, tags=tags)
     if document.datasets:
         to.log_inputs(run_id, _datasets(document))
     with tempfile.TemporaryDirectory() as folder:
@@ -134,7 +120,7 @@ def _end(document: Document, run_id: str, settled: set[str]) -> None:
         to.update_run(run_id, document.status)
     changed = {k: v for k, v in document.tags.items() if _names_runs(k) or k in FOUND_BY}
     beats = {key: document.tags[key] for key in heartbeat.tags() if key in document.tags}
-    send_fact(run_id, "tags", _truncate_tags({**changed, **beats}))
+    send_batch(run_id, tags=_truncate_tags({**changed, **beats}))
     for key in [*sorted(heartbeat.tags().keys() - beats.keys()), *settled, IMPORTING]:
         to.delete_tag(run_id, key)
 
@@ -214,7 +200,7 @@ def _model_metrics(model: Model, model_id: str) -> list[Any]:
     from mlflow.entities import Metric
 
     return [
-        Metric(key, _number(value), date, step, model_id, name, digest)
+        Metric(key, history.number(value), date, step, model_id, name, digest)
         for key, step, date, value, name, digest in model.metrics
     ]
 
@@ -246,19 +232,18 @@ def import_runs(
         if present is None:
             ids = [i for each in rows for i in (each.run_id, each.origin)]
             present = exporting.find_present(ids)
-        by_row = {each: present.get(each.run_id) or present.get(each.origin) for each in rows}
-        there = [p for p in by_row.values() if p and (p.deleted or not p.unfinished)]
-        done = {p.run_id for p in there}
+        found = {each: present.get(each.run_id) or present.get(each.origin) for each in rows}
+        there = [p for p in found.values() if p and (p.deleted or not p.unfinished)]
+        todo = [each for each, p in found.items() if p not in there]
         ids_here = {run_id: p.run_id for run_id, p in present.items()}
-        ids_here |= {each.run_id: p.run_id for each, p in by_row.items() if p}
-        todo = [each for each in rows if ids_here.get(each.run_id) not in done]
+        ids_here |= {each.run_id: p.run_id for each, p in found.items() if p}
         if todo:
             try:
                 _write_runs(archive, todo, ids_here, as_project)
                 for each in todo:
                     run_id = ids_here[each.run_id]
                     if tags := renew(archive.run(each), archive, run_id):
-                        send_fact(run_id, "tags", _truncate_tags(tags))
+                        send_batch(run_id, tags=_truncate_tags(tags))
             except BaseException:
                 with contextlib.suppress(store.unavailable()):
                     for begun in {*exporting.find_present([*ids_here.values()]).values()}:
