@@ -1,8 +1,7 @@
 """What the cells of HM Table 2 share: a published recipe, its error and what is reported of it."""
 
 import inspect
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +11,6 @@ from pipelines.claims import _arm_figure
 from pipelines.claims._arms import DIVERGED_PCT, ReportedArm
 from pipelines.errors import Diverged
 from pipelines.measurement.claim import means
-from pipelines.measurement.cost import Cost, hours, minutes, seconds
 from pipelines.measurement.experiment import Experiment, Trainer, Training, numbers
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.quotation import Quotation
@@ -21,11 +19,6 @@ from pipelines.recipes.cifar import HALF_BEST
 from pipelines.recipes.recipe import Recipe
 
 DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenet": "ImageNet"}
-COSTS: Mapping[str, Callable[[float], Cost]] = {  # by the first word of a unit
-    "GPU": partial(hours, gpu=True),
-    **dict.fromkeys(("minute", "minutes"), minutes),
-    **dict.fromkeys(("s", "seconds"), seconds),
-}
 FORMULA = (
     r"%g\,\%% \ge \overline{\operatorname{err}} "
     r"- t_{0.975,\,n-1}\, s\, \sqrt{\tfrac{1}{%d} + \tfrac{1}{n}}"
@@ -120,7 +113,7 @@ def table_cell(
             differences=differences.table(name),
             rule=UNDECIDED.format(price=price) if price else rule,
             name=name,
-            cost=paper.cost,
+            cost="; ".join(f"{scale} {cost}" for scale, cost in paper.costs.items()),
             expect=expect,
         ),
         scales={**scales, "paper": paper},
@@ -133,17 +126,8 @@ def table_cell(
         price=price,
         printed=tuple(printed),
         seeds=seeds,
-        costs={scale: cost * seeds for scale, cost in costs_of_seed(paper).items()},
+        costs={scale: cost * seeds for scale, cost in paper.costs.items()},
     )
-
-
-def costs_of_seed(recipe: Recipe) -> dict[str, Cost]:
-    """Return by scale what its words say that a seed takes: `paper: 2 GPU hours; cpu: 30 s ...`."""
-    costs: dict[str, Cost] = {}
-    for part in recipe.cost.split("; "):
-        scale, number, unit, *_ = re.split(": | ", part)
-        costs[scale] = COSTS[unit](float(number))
-    return costs
 
 
 def shift_seed(recipe: Recipe, seed: int) -> Recipe:

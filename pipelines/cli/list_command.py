@@ -1,7 +1,6 @@
 """`python -m pipelines list`: claims, recipes, models, schedules and data sets, as tables."""
 
 import itertools
-import re
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -10,8 +9,6 @@ from typing import Any
 PROG = "python -m pipelines"
 NAME, SECOND = 35, 14  # columns of a line
 WIDE = 100  # columns of a terminal with more room for data
-LIMIT = re.compile(r",|:| (?:on|at|for|of|after|a) ")  # what follows it is said by `show`
-SHORT = {r"\bminutes?\b": "min", r"\bhours?\b": "h", r"\bseconds?\b": "s"}
 FOOTER = f"""
 Verdicts are those that the project has published.
 Yours beside them:                     {PROG} report
@@ -53,10 +50,12 @@ def list_names() -> dict[str, list[Any]]:
         )
     recipes = [
         {"name": name, "source": recipe.source, "scales": list(scales)}
-        | {"reported": dict(recipe.reported), "cost": recipe.cost}
+        | {"reported": dict(recipe.reported), "costs": costs}
+        | {"cost": "; ".join(f"{scale}: {cost}" for scale, cost in costs.items())}
         | data_state([recipe.data])
         for name, scales in catalog.RECIPES.items()
         for recipe in [scales["cpu"]]
+        for costs in [order_scales(recipe.costs)]
     ]
     return {
         "claims": claims,
@@ -73,12 +72,6 @@ def order_scales(costs: Mapping[str, Any]) -> dict[str, str]:
     from pipelines.recipes.catalog import SCALES
 
     return {scale: str(costs[scale]) for scale in SCALES if scale in costs}
-
-
-def split_costs(cost: str) -> dict[str, str]:
-    """Return by scale what `paper: 2 GPU hours; cpu: 1 minute on 2 cores` says."""
-    parts = (part.partition(": ") for part in cost.split("; ") if part)
-    return order_scales({scale: text for scale, _, text in parts})
 
 
 def state_costs(costs: Mapping[str, Any]) -> str:
@@ -101,10 +94,7 @@ def show(document: Mapping[str, list[Any]]) -> None:
     _print_head("recipe", "reported")
     for row in document["recipes"]:
         reported = next((f"{error_pct:g} %" for error_pct in row["reported"].values()), "")
-        costs = {scale: LIMIT.split(text)[0] for scale, text in split_costs(row["cost"]).items()}
-        for long, unit in SHORT.items():
-            costs = {scale: re.sub(long, unit, text) for scale, text in costs.items()}
-        _print_row(row, reported, costs, row["source"])
+        _print_row(row, reported, row["costs"], row["source"])
     here = document["data_at_hand"]
     data = [name if name in here else f"{name} (not here)" for name in document["data"]]
     for title, names in {**document, "data": data}.items():

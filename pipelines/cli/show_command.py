@@ -67,7 +67,7 @@ def _describe_claim(name: str) -> dict[str, Any]:
 
 def _describe_recipe(name: str) -> dict[str, Any]:
     scales = catalog.RECIPES[name]
-    costs = list_command.split_costs(scales["cpu"].cost)
+    costs = list_command.order_scales(scales["cpu"].costs)
     return {
         "name": name,
         "kind": "recipe",

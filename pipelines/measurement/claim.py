@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pipelines.measurement.cost import Cost
 from pipelines.measurement.grid import Cells, Curves, Measured, join
 from pipelines.measurement.quotation import ACCUSED, NOT_TESTED, SEPARATOR, Grade, Quotation
 from pipelines.measurement.verdict import (
@@ -27,6 +26,7 @@ from pipelines.measurement.verdict import (
     Floor,
     Words,
 )
+from pipelines.recipes.cost import Cost
 
 TAGS = ("verdict", "as_printed", "floor")  # of a judgement, which a run is tagged with
 SEED_PREFIX = "seed/"  # begins the metrics of a claim's run whose steps are its seeds

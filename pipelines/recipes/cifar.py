@@ -11,6 +11,7 @@ these 64,000 steps, as He et al., are our reading. A claim trains on all images
 
 import dataclasses
 
+from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
 
 HALF_BEST = "best_half_seen_test_error_pct"  # reported by the code of HM's footnote 5
@@ -19,7 +20,7 @@ ALLCONV = Recipe(
     name="allconv-cifar10",
     source="HM Table 1, section 4.1",
     reported={"test_error_pct": 6.38},
-    cost="paper: 2 GPU hours; cpu: 1 minute on 2 cores",
+    costs={"paper": hours(2, gpu=True), "cpu": minutes(1)},
     model="allconv_resnet",
     model_args={
         "blocks_per_stage": 9,
@@ -91,7 +92,7 @@ RESNET = Recipe(
     name="resnet-cifar10",
     source="HM Table 2: ResNet-110 of He et al. section 4.2",
     reported={"test_error_pct": 6.61, "best_of_5_test_error_pct": 6.43},
-    cost="paper: 2 GPU hours; cpu: 1 minute on 2 cores",
+    costs={"paper": hours(2, gpu=True), "cpu": minutes(1)},
     model="resnet",
     model_args={"blocks_per_stage": 18, "widths": (16, 32, 64), "shortcut": "pad"},
     data="cifar10",
@@ -114,7 +115,7 @@ RESNET164 = dataclasses.replace(
     name="resnet-cifar100",
     source="HM Table 2: ResNet-164 of He et al. 2016 (arXiv 1603.05027) Table 4",
     reported={"test_error_pct": 25.16},
-    cost="paper: 2 GPU hours; cpu: 3 minutes on 2 cores",
+    costs={"paper": hours(2, gpu=True), "cpu": minutes(3)},
     model_args={
         "blocks_per_stage": 18,
         "widths": (16, 32, 64),
@@ -131,7 +132,7 @@ ALLCNN = Recipe(
     name="allcnn-cifar10",
     source="HM Table 2: All-CNN-C of Springenberg et al. section 3.1",
     reported={"test_error_pct": 7.25},
-    cost="paper: 1 GPU hour; cpu: 1 minute on 2 cores",
+    costs={"paper": hours(1, gpu=True), "cpu": minutes(1)},
     model="allcnn",
     model_args={"form": "cifar", "width": 1.0, "dropout": True},
     data="cifar10",
@@ -149,7 +150,7 @@ ALLCNN_WHITENED = dataclasses.replace(
     ALLCNN,
     name="allcnn-cifar10-whitened",
     source=f"{ALLCNN.source}, on whitened pictures",
-    cost="paper: 1 GPU hour; cpu: 2 minutes on 2 cores",
+    costs={"paper": hours(1, gpu=True), "cpu": minutes(2)},
     data_args={"whitened": True},
 )
 # The errors in HM Table 2 are those of the plain network, L=100 k=24; the -BC of L=190 k=40 in the
@@ -158,7 +159,7 @@ DENSENET = Recipe(
     name="densenet-cifar10",
     source="HM Table 2: DenseNet (L=100, k=24) of Huang et al. Table 2, section 4.2",
     reported={"test_error_pct": 3.74},
-    cost="paper: 15 GPU hours; cpu: 2 minutes on 2 cores",
+    costs={"paper": hours(15, gpu=True), "cpu": minutes(2)},
     model="densenet",
     model_args={"depth": 100, "growth": 24, "bottleneck": False, "compression": 1.0},
     data="cifar10",
@@ -180,7 +181,7 @@ SKIP56 = [
         name=f"skip56-{variant}",
         source="LY Table 1, trained as He et al. section 4.2",
         reported={"test_error_pct": error_pct},
-        cost="paper: 1 GPU hour; cpu: 2 minutes on 2 cores",
+        costs={"paper": hours(1, gpu=True), "cpu": minutes(2)},
         model="skip56",
         model_args={"variant": variant, "blocks_per_stage": 9, "widths": (16, 32, 64)},
         warmup=0.0,

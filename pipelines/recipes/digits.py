@@ -1,12 +1,13 @@
 """Small recipes of our own: a minute on a laptop, on data that needs no download."""
 
 from pipelines.data import datasets
+from pipelines.recipes.cost import seconds
 from pipelines.recipes.recipe import Recipe
 
 ALLCONV = Recipe(
     name="allconv-digits",
     source="the network of HM Table 1, narrower, on 8x8 digits",
-    cost="cpu: 10 seconds on 2 cores",
+    costs={"cpu": seconds(10)},
     model="allconv_resnet",
     model_args={
         "blocks_per_stage": 5,
@@ -34,7 +35,7 @@ PLAIN = ALLCONV.override(
 MLP = ALLCONV.override(
     name="mlp-digits",
     source="HM section 3: blocks x + V relu(U x), on 8x8 digits",
-    cost="cpu: 5 seconds on 2 cores",
+    costs={"cpu": seconds(5)},
     model="mlp",
     model_args={"depth": 4, "width": 64, "identity": True, "init": "small"},
     weight_decay=0.0,
@@ -42,7 +43,7 @@ MLP = ALLCONV.override(
 TEACHER = Recipe(
     name="linear-teacher",
     source="HM section 2: (I+A_l)...(I+A_1) on samples y = Rx + noise",
-    cost="cpu: 5 seconds on 2 cores",
+    costs={"cpu": seconds(5)},
     model="linear_resnet",
     model_args={"depth": 8, "init": "zeros"},
     data="linear-teacher",
@@ -56,7 +57,7 @@ TEACHER = Recipe(
 STUDENT = TEACHER.override(
     name="relu-teacher",
     source="LY section 5.2: a student with the identity, and a teacher of its own form",
-    cost="cpu: 10 seconds on 2 cores",
+    costs={"cpu": seconds(10)},
     steps_per_execution=100,
     model="two_layer",
     model_args={
@@ -82,7 +83,7 @@ STUDENT = TEACHER.override(
 RELU_BLOCKS = TEACHER.override(
     name="relu-blocks-digits",
     source="LY section 5.4: blocks relu(x + W x), started from zeros, on 8x8 digits",
-    cost="cpu: 5 seconds on 2 cores",
+    costs={"cpu": seconds(5)},
     model="relu_blocks",
     model_args={"depth": 5, "identity": True, "init": "zeros"},
     data="digits",

@@ -12,6 +12,7 @@ differences.py.
 import dataclasses
 
 from pipelines.recipes.cifar import ALLCONV as ALLCONV_CIFAR
+from pipelines.recipes.cost import hours, minutes, seconds
 from pipelines.recipes.recipe import Recipe
 
 # HM's six machines of 8 GPUs x 32 do not wait for each other; ours do. A stair is two epochs of
@@ -20,7 +21,7 @@ ALLCONV = Recipe(
     name="allconv-imagenet",
     source="HM section 4.2",
     reported={"test_error_pct": 35.29, "test_top5_error_pct": 14.17},
-    cost="paper: 120 GPU hours; cpu: 30 s on 2 cores for 240 pictures",
+    costs={"paper": hours(120, gpu=True), "cpu": seconds(30)},
     model="allconv_resnet",
     model_args={
         **ALLCONV_CIFAR.model_args,
@@ -45,7 +46,7 @@ ALLCONV32 = dataclasses.replace(
     name="allconv-imagenet32",
     source="our proxy of allconv-imagenet: the network of HM Table 1, the schedule of section 4.2",
     reported={},
-    cost="paper: 45 GPU hours; cpu: 2 minutes on 2 cores for 50,000 pictures",
+    costs={"paper": hours(45, gpu=True), "cpu": minutes(2)},
     model_args=ALLCONV_CIFAR.model_args,
     data="imagenet32",
 )
@@ -56,7 +57,7 @@ RESNET152 = Recipe(
     name="resnet-imagenet",
     source="HM Table 2: ResNet-152 of He et al. Table 4, section 3.4",
     reported={"test_error_pct": 23.0, "multi_scale_test_error_pct": 19.38},
-    cost="paper: 200 GPU hours; cpu: 30 s on 2 cores for 240 pictures",
+    costs={"paper": hours(200, gpu=True), "cpu": seconds(30)},
     model="resnet",
     model_args={
         "blocks_per_stage": (3, 8, 36, 3),
@@ -83,7 +84,7 @@ RESNET34 = dataclasses.replace(
     name="resnet34-imagenet",
     source="HM section 4.2: ResNet-34 A of He et al. Table 3",
     reported={"test_error_pct": 25.03},
-    cost="paper: 60 GPU hours; cpu: 30 s on 2 cores for 240 pictures",
+    costs={"paper": hours(60, gpu=True), "cpu": seconds(30)},
     model_args={
         "blocks_per_stage": (3, 4, 6, 3),
         "widths": (64, 128, 256, 512),
@@ -96,7 +97,7 @@ ALLCNN = Recipe(
     name="allcnn-imagenet",
     source="HM Table 2: upscaled All-CNN-B of Springenberg et al. Table 6",
     reported={"test_error_pct": 41.2},
-    cost="paper: 10 GPU hours; cpu: 30 s on 2 cores for 240 pictures",
+    costs={"paper": hours(10, gpu=True), "cpu": seconds(30)},
     model="allcnn",
     model_args={"form": "imagenet", "width": 1.0, "dropout": True},
     data="imagenet2012",
@@ -115,7 +116,7 @@ ALEXNET = Recipe(
     name="alexnet-imagenet",
     source="HM section 4.2: Krizhevsky et al. section 5",
     reported={"test_error_pct": 40.7},
-    cost="paper: 10 GPU hours; cpu: 30 s on 2 cores for 240 pictures",
+    costs={"paper": hours(10, gpu=True), "cpu": seconds(30)},
     model="alexnet",
     model_args={"width": 1.0, "dropout": 0.5, "init": "published"},
     data="imagenet2012",

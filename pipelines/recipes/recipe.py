@@ -18,10 +18,11 @@ from pipelines.data import datasets
 from pipelines.data.splits import PAD
 from pipelines.errors import UserError, unknown
 from pipelines.recipes import lr
+from pipelines.recipes.cost import Cost
 from pipelines.runtime.provenance import digest
 
 # Fields that describe a recipe and do not change the training.
-LABELS = ("name", "source", "reported", "cost", "steps_per_execution", "pictures")
+LABELS = ("name", "source", "reported", "costs", "steps_per_execution", "pictures")
 # Fields that are younger than recorded runs: at their defaults they are no part of a fingerprint.
 LATER = ("validation", "test_every", "warmup_level", "rate_in_velocity", "decay_all")
 # Settings that every recorded run has and no recipe any more: fingerprints stay as they were.
@@ -46,8 +47,8 @@ class Recipe:
     source: tyro.conf.Suppress[str]
     reported: tyro.conf.Suppress[Mapping[str, float]] = field(default_factory=dict)
     """What the source reports of it, by our names of numbers."""
-    cost: tyro.conf.Suppress[str] = ""
-    """What a run costs at each scale."""
+    costs: tyro.conf.Suppress[Mapping[str, Cost]] = field(default_factory=dict)
+    """What a run takes at each scale, on 2 cores or a GPU."""
     steps_per_execution: tyro.conf.Suppress[int | None] = None
     """Steps in one call of Keras, for networks that calls cost more than steps: logs and
     checkpoints come between calls (None: up to 50 where a GPU holds the pictures, else 1)."""

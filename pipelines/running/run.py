@@ -69,6 +69,7 @@ def run(
         if isinstance(found, Reuse):
             Saving(checkpoint_folder(found.result.run_id)).discard()  # a kill came before that
             return found.result
+        checks.check_here(recipe)
         backend.keras()
         from pipelines.training.job import prepare
 

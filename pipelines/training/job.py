@@ -149,7 +149,6 @@ def prepare(recipe: Recipe, machines: Any = None, validate_every: int | None = N
 
     `machines` are the several that train (multi_machine.Machines); None: this one.
     """
-    checks.check_here(recipe)
     place = machines or devices.place(recipe.devices)  # before data, which start TensorFlow
     drawn = json.dumps(dict(recipe.data_args))
     home = datasets.data_home()

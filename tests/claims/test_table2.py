@@ -37,7 +37,7 @@ def test_a_cell_is_a_claim_about_its_recipe_on_all_pictures(name: str) -> None:
     assert cell.reported[bound.metric] == bound.reported == CELLS[name]
     card = " ".join(claim_catalog.card(name).split())
     assert f"run {name} --scale paper" in card
-    assert paper.cost in card
+    assert all(f"{scale} {cost}" in card for scale, cost in paper.costs.items())
     assert f"{CELLS[name]:g} %" in card
     assert cell.verdict({bound.metric: [0.0] * 5}, "cpu") == "smaller scale"
 

@@ -79,7 +79,7 @@ def test_show_has_evidence_cost_and_what_the_source_reports(
     assert cell["reported"] == {"test_error_pct": 7.25}
     assert "Springenberg" in json.dumps(cell["printed_in"])
     recipe = document_of("mlp-digits")
-    assert recipe["scales"]["cpu"]["cost"] == "5 seconds on 2 cores"  # type: ignore[index]
+    assert recipe["scales"]["cpu"]["cost"] == "5 s"  # type: ignore[index]
     assert recipe["scales"]["smoke"]["settings"]["steps"] == "8"  # type: ignore[index]
 
 

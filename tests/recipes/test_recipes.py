@@ -227,7 +227,7 @@ def test_the_fingerprint_is_stable() -> None:
 
 def test_equal_settings_have_one_fingerprint_whatever_they_are_called() -> None:
     renamed = dataclasses.replace(
-        TINY, name="other", source="elsewhere", reported={"test_error_pct": 1.0}, cost="nothing"
+        TINY, name="other", source="elsewhere", reported={"test_error_pct": 1.0}, costs={}
     )
     reordered = dataclasses.replace(TINY, model_args={"depth": 2, "width": 4})
     listed = TINY.override(schedule_args={"boundaries": [0.25, 0.5]})

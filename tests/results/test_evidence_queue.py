@@ -10,8 +10,8 @@ import pytest
 from pipelines.__main__ import dispatch
 from pipelines.errors import Paused, UserError
 from pipelines.measurement import claim_catalog, sweep
-from pipelines.measurement.cost import Cost, hours, minutes, seconds
 from pipelines.measurement.experiment import Experiment
+from pipelines.recipes.cost import Cost, hours, minutes, seconds
 from pipelines.results import markdown, scoreboard
 from pipelines.results.evidence import adding, bundles, queue, recorded
 from pipelines.running.run_options import RunOptions

@@ -37,7 +37,6 @@ from numpy.typing import NDArray
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import (
     ASSUMPTION,
     Array,
@@ -50,6 +49,7 @@ from pipelines.measurement.grid import (
 )
 from pipelines.measurement.quotation import FORMULA, SLIP, STEP, Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory import descent
 from theory import descent_bounds as bounds
 

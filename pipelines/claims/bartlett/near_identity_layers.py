@@ -37,10 +37,10 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack, stack_rows
 from pipelines.measurement.quotation import FORMULA, Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory import near_identity, smooth_maps
 from theory.composition import compose, near_layers, whole_layers, whole_profile
 from theory.smooth_maps import SmoothMap

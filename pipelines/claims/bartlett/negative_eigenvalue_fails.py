@@ -45,7 +45,6 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import (
     ASSUMPTION,
     Array,
@@ -58,6 +57,7 @@ from pipelines.measurement.grid import (
 )
 from pipelines.measurement.quotation import FAILS, FORMULA, Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory.descent import descent_path, eigenvalue_recursion, loss
 from theory.descent_bounds import negative_floor
 from theory.penalties import ALIKE, entrywise, first_layer, one_entry

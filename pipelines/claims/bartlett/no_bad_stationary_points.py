@@ -29,10 +29,10 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, join, select, stack
 from pipelines.measurement.quotation import FORMULA, SLIP, Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory import stationary_points
 
 SIGMAS = ("tanh", "relu")

@@ -38,9 +38,9 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory.descent import descent_path, loss, margin, product, projection_path
 
 TARGET = 1e-10  # of the first loss

@@ -36,9 +36,9 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Measured, group_by, measure_at, stack
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory.composition import near_layers
 from theory.near_identity import ball, scales
 from theory.smooth_maps import HENON

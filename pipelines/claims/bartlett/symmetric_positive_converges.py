@@ -36,10 +36,10 @@ from numpy.typing import NDArray
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, group_by, stack
 from pipelines.measurement.quotation import FORMULA, Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory.descent import descent_path, eigenvalue_path, eigenvalue_recursion, product
 from theory.descent_bounds import iteration_bound, iterations_to
 

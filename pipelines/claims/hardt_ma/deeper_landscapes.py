@@ -46,10 +46,10 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_counts, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import minutes
 from pipelines.measurement.grid import Array, Cell, Measured, join, measure_at, select, stack
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import minutes
 from theory.factorization import balanced_bound, max_norm, paper_bound
 from theory.linear_resnet import excess_risk, gradient
 

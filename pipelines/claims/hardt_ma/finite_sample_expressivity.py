@@ -58,11 +58,11 @@ from numpy.typing import NDArray
 from pipelines.claims._figures import panels
 from pipelines.data import datasets
 from pipelines.errors import check_sizes
-from pipelines.measurement.cost import minutes
 from pipelines.measurement.experiment import Experiment, Trainer
 from pipelines.measurement.grid import Curves, Measured, stack_rows
 from pipelines.measurement.quotation import STEP, Quotation
 from pipelines.measurement.verdict import THEOREM, always
+from pipelines.recipes.cost import minutes
 from pipelines.runtime import backend
 from theory.memorization import memorize, neighbour_move, paper_width, parameter_count, printed
 from theory.pairs import nearest_pair

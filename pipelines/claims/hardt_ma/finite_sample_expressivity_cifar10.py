@@ -16,7 +16,7 @@ import dataclasses
 
 from pipelines.claims.hardt_ma import finite_sample_expressivity
 from pipelines.claims.hardt_ma.finite_sample_expressivity import Setting, state
-from pipelines.measurement.cost import minutes
+from pipelines.recipes.cost import minutes
 
 __all__ = ["CLAIM"]
 

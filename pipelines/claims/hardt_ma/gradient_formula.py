@@ -21,9 +21,9 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Measured, group_by, measure_at, stack
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from pipelines.runtime import backend
 from theory.linear_resnet import excess_risk, gradient
 

@@ -29,10 +29,10 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem, reductions
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, join, stack_rows
 from pipelines.measurement.quotation import FAILS, Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory.factorization import max_norm
 from theory.linear_resnet import excess_risk, gradient, gradient_bound, instance_bound
 

@@ -24,10 +24,10 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, stack, stack_rows
 from pipelines.measurement.quotation import FAILS, Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory.factorization import compose, max_norm, rotation_layers
 from theory.normal_matrices import normal_form
 

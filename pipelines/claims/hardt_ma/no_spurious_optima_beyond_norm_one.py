@@ -46,10 +46,10 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import check_counts, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, join, stack_rows
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory.factorization import max_norm
 from theory.linear_resnet import excess_risk, gradient, hessian_vector
 

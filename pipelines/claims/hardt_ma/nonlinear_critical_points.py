@@ -46,10 +46,10 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, stack
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory.relu_residual import Blocks, as_layers, gradient, move, outputs, risk
 from theory.stationary_points import Layer, layer_gradient_norms, network, stationary_bound
 

@@ -24,10 +24,10 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Measured, join, measure_at, select
 from pipelines.measurement.quotation import FAILS, Quotation
 from pipelines.measurement.verdict import Bound, always
+from pipelines.recipes.cost import seconds
 from theory.linear_resnet import excess_risk
 
 INPUTS = ("normal", "uniform")

@@ -32,7 +32,6 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import (
     ASSUMPTION,
     Array,
@@ -45,6 +44,7 @@ from pipelines.measurement.grid import (
 )
 from pipelines.measurement.quotation import FAILS, FORMULA, Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory import factorization
 
 SHALLOWEST = 5  # the paper's split needs 4q + p layers with q, p >= 1

@@ -35,10 +35,10 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack
 from pipelines.measurement.quotation import FAILS, Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory.linear_resnet import descent_path, excess_risk, gradient, hessian_vector
 
 SOLVED = 1e-3  # of the initial excess risk

@@ -39,10 +39,10 @@ from pipelines.data import datasets
 from pipelines.data.splits import batch_index
 from pipelines.errors import check_counts, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import minutes, seconds
 from pipelines.measurement.grid import Cell, Cells, Curves, Measured, select, split_by
 from pipelines.measurement.quotation import NUMBER, Quotation
 from pipelines.measurement.verdict import EXPERIMENT, Bound
+from pipelines.recipes.cost import minutes, seconds
 from theory.unit_vectors import normalize_rows
 
 Array = NDArray[np.float32]

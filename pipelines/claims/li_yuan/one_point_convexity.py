@@ -36,10 +36,10 @@ import numpy as np
 from pipelines.claims._figures import panels, place_legend_below
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import minutes
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, join, stack_rows
 from pipelines.measurement.quotation import FORMULA, NUMBER, Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import minutes
 from theory.circulant import circulant_matrix, circulant_start, circulant_terms
 from theory.relu_population import inner_terms, potential
 

@@ -44,7 +44,6 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import (
     ASSUMPTION,
     Array,
@@ -56,6 +55,7 @@ from pipelines.measurement.grid import (
     stack_rows,
 )
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory.circulant import circulant_measures, circulant_path, circulant_start
 from theory.two_phases import (
     ONE_POINT,

@@ -37,10 +37,10 @@ from keras_models import draw_relu_weights, singular_values
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, select, stack_rows
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory.relu_population import gradient, least_curvature, loss
 
 STUDENTS = ("identity", "plain")

@@ -22,7 +22,6 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_counts, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import (
     Array,
     Cell,
@@ -35,6 +34,7 @@ from pipelines.measurement.grid import (
 )
 from pipelines.measurement.quotation import FORMULA, SLIP, Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory.relu_population import gradient, loss
 
 STEP = 1e-3  # of the differences, whose error is of fourth order

@@ -43,10 +43,10 @@ from pipelines.claims._figures import panels, place_legend_below
 from pipelines.claims.li_yuan.one_point_convexity import pairs
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, select, stack_rows
 from pipelines.measurement.quotation import NUMBER, Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory.circulant import circulant_descent, circulant_start
 from theory.relu_population import gradient, potential
 from theory.two_phases import first_phase, gradient_sizes, second_phase_error

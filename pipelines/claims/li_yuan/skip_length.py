@@ -33,10 +33,10 @@ import tyro
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms, ReportedArm
 from pipelines.claims._comparison import compare
-from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.quotation import NUMBER, Quotation
 from pipelines.recipes import differences
 from pipelines.recipes.catalog import get_recipe
+from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"two_layer": "skip of two layers", "single": "skip of one", "vanilla": "none"}

@@ -44,7 +44,6 @@ from numpy.typing import NDArray
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import (
     ASSUMPTION,
     Array,
@@ -56,6 +55,7 @@ from pipelines.measurement.grid import (
     stack_rows,
 )
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory.two_phases import descent_error, descent_rate, worst_share
 
 PROCESSES = ("fading", "steep", "turning", "wavy", "worst")

@@ -47,10 +47,10 @@ from numpy.typing import NDArray
 from pipelines.claims._figures import panels
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import minutes
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, join
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import minutes
 from theory.relu_population import gradient, loss
 
 BALL = 0.6  # spectral norm of LY's W* and start

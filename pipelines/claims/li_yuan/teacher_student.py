@@ -45,13 +45,13 @@ from pipelines.claims._arms import ArmBound
 from pipelines.claims._figures import panels
 from pipelines.data import generated
 from pipelines.errors import Diverged, UserError, check_counts
-from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.experiment import Experiment, Trainer
 from pipelines.measurement.grid import Array, Curves, Measured
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
 from pipelines.recipes import checks
 from pipelines.recipes.catalog import get_recipe
+from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend
 from theory.relu_population import gradient, loss

@@ -55,10 +55,10 @@ from numpy.typing import NDArray
 from pipelines.claims.li_yuan._figures import TURN, draw_phases, first_step
 from pipelines.errors import UserError, check_counts, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack_rows
 from pipelines.measurement.quotation import NUMBER, Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import hours, minutes
 from theory.circulant import circulant_descent, circulant_matrix, circulant_start, scale_factor
 from theory.relu_population import inner_product, loss, potential, sample_gradient
 from theory.two_phases import FLATTEST, SECOND_PHASE

@@ -33,12 +33,12 @@ import tyro
 
 from pipelines.claims._arms import ArmBound
 from pipelines.claims._comparison import compare, draw_arms
-from pipelines.measurement.cost import minutes
 from pipelines.measurement.experiment import Training
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.quotation import NUMBER, Quotation
 from pipelines.measurement.verdict import Floor, ReportedError
 from pipelines.recipes.catalog import get_recipe
+from pipelines.recipes.cost import minutes
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"zeros": "zeros", "random": "random", "plain_zeros": "zeros, no identity"}

@@ -28,10 +28,10 @@ from dataclasses import dataclass
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
 from pipelines.claims._comparison import compare
-from pipelines.measurement.cost import hours
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.catalog import get_recipe
+from pipelines.recipes.cost import hours
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"allconv": "HM, residual", "allcnn": "All-CNN-C"}

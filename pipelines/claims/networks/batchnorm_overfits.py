@@ -41,10 +41,10 @@ from pipelines.claims import _arms
 from pipelines.claims._arm_figure import Arm, read_curve
 from pipelines.claims._arms import SPLITS, ArmBound, Arms
 from pipelines.claims._comparison import compare, draw_arms
-from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.experiment import Training
 from pipelines.measurement.grid import Array
 from pipelines.measurement.quotation import Quotation
+from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"plain": "without normalization", "normalized": "batch normalization"}

@@ -28,7 +28,7 @@ from pipelines.claims import _arms
 from pipelines.claims._arms import SPLITS, ArmBound, Arms
 from pipelines.claims._comparison import compare
 from pipelines.errors import check_counts
-from pipelines.measurement.cost import hours
+from pipelines.recipes.cost import hours
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {

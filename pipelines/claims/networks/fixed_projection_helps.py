@@ -31,9 +31,9 @@ judged.
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
 from pipelines.claims._comparison import compare
-from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import Floor
+from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"fixed": "fixed random projection", "trained": "trained last layer"}

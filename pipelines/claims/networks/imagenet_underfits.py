@@ -28,10 +28,10 @@ from pipelines.claims import _arms
 from pipelines.claims._arms import SPLITS, ArmBound
 from pipelines.claims._comparison import compare
 from pipelines.errors import check_counts
-from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.catalog import get_recipe
+from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"narrow": "network", "wide": "wider network"}

@@ -32,9 +32,9 @@ from dataclasses import dataclass
 from pipelines.claims import _arms
 from pipelines.claims._arms import SPLITS, ArmBound, Arms
 from pipelines.claims._comparison import Numbers, compare
-from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import Floor
+from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"without": "without dropout", "dropout": "dropout in every branch"}

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
 from pipelines.claims._comparison import compare
-from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import Floor
+from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"small": "1/(k² c)", "standard": "1/(k √c)"}

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 
 from pipelines.claims import _arms
 from pipelines.claims._tuning import TuningSearch, Variants, scales, tuning_claim
-from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.quotation import Quotation
+from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
 
 ARMS = ("neither", "dropout", "augmentation", "both")

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
 from pipelines.claims._comparison import compare, measure_arms
-from pipelines.measurement.cost import minutes
 from pipelines.measurement.experiment import Trainer
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.verdict import Floor
+from pipelines.recipes.cost import minutes
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"identity": "with identity shortcuts", "plain": "without"}

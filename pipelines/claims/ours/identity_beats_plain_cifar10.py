@@ -28,8 +28,8 @@ from functools import partial
 from pipelines.claims._arms import LEARNED_PCT, MATTERS_PCT, SMOKE, ArmBound
 from pipelines.claims._comparison import compare
 from pipelines.claims.ours.identity_beats_plain import ADVANTAGE, LABELS, Setting, recipes
-from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.verdict import Floor
+from pipelines.recipes.cost import hours, minutes
 
 __all__ = ["CLAIM", "LABELS", "recipes"]
 

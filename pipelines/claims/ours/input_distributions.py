@@ -39,7 +39,6 @@ from pipelines.claims._figures import panels
 from pipelines.claims.li_yuan.population_gradient import monte_carlo, random_instance
 from pipelines.errors import check_counts, check_names, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import (
     Array,
     Cell,
@@ -52,6 +51,7 @@ from pipelines.measurement.grid import (
     stack_rows,
 )
 from pipelines.measurement.verdict import always
+from pipelines.recipes.cost import seconds
 from theory.relu_population import correlated_gradient
 
 RADII = ("gaussian", "sphere", "student")

@@ -33,11 +33,11 @@ from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound
 from pipelines.claims._comparison import Numbers, compare, measure_arms, train_arms
 from pipelines.claims._search import HOURS, Transfer, best_changes
-from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.experiment import Trainer, numbers
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.catalog import get_recipe
+from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
 
 HABITS = {

@@ -27,11 +27,11 @@ from pipelines.claims._figures import panels
 from pipelines.data import generated
 from pipelines.errors import check_sizes
 from pipelines.measurement.claim import reductions
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.experiment import Experiment, Trainer
 from pipelines.measurement.grid import Array, Curves, Measured
 from pipelines.measurement.verdict import Bound
 from pipelines.recipes.catalog import get_recipe
+from pipelines.recipes.cost import seconds
 from pipelines.recipes.recipe import Recipe
 from theory.linear_resnet import descent_path, excess_risk
 

@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 from pipelines.claims._arms import Arms
 from pipelines.claims._figures import panels
 from pipelines.errors import Diverged
-from pipelines.measurement.cost import hours
 from pipelines.measurement.experiment import Experiment, Trainer
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.verdict import Bound
+from pipelines.recipes.cost import hours
 from pipelines.recipes.recipe import Recipe
 from pipelines.running.seed_statistics import CONFIDENCE
 

@@ -25,7 +25,7 @@ network errs 25.1 % on validation pictures at HM's rate (a pilot of one seed).
 
 from pipelines.claims._tuning import TuningSearch, Variants, scales, tuning_claim
 from pipelines.claims.networks.batchnorm_overfits import LABELS, recipes
-from pipelines.measurement.cost import hours, minutes
+from pipelines.recipes.cost import hours, minutes
 
 __all__ = ["CLAIM", "VARIANTS", "recipes"]
 

@@ -16,10 +16,10 @@ from threadpoolctl import threadpool_limits
 from pipelines.data.integrity import is_at_hand
 from pipelines.errors import Diverged
 from pipelines.measurement import grid
-from pipelines.measurement.cost import seconds
 from pipelines.measurement.experiment import Experiment, Trainer
 from pipelines.measurement.grid import Cells, Curves, Measured
 from pipelines.measurement.plan import MeasurementPlan
+from pipelines.recipes.cost import seconds
 from pipelines.recipes.recipe import Recipe
 from pipelines.results.evidence.bundles import histories
 from pipelines.results.evidence.recorded import RecordedRun

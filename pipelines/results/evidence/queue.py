@@ -15,12 +15,12 @@ from typing import Any
 from pipelines.data.integrity import is_at_hand
 from pipelines.measurement import cells, claim_catalog, sweep
 from pipelines.measurement.claim import Claim
-from pipelines.measurement.cost import Cost
 from pipelines.measurement.experiment import TRAINED, Experiment
 from pipelines.measurement.grid import Cell
 from pipelines.measurement.plan import MeasurementPlan, stated_plan
 from pipelines.recipes import checks
 from pipelines.recipes.catalog import SCALES
+from pipelines.recipes.cost import Cost
 from pipelines.recipes.recipe import Recipe
 from pipelines.results.evidence import adding, bundles
 from pipelines.running import code_digest, existing
