@@ -177,9 +177,9 @@ def time_product(precision: str) -> float:
     """Return the GFLOP/s of square matrix products in that precision."""
     import keras
 
-    from pipelines.training import devices
+    from pipelines.training.precision import set_matmul_precision
 
-    devices.set_matmul_precision(precision)
+    set_matmul_precision(precision)
     size, count = SIZES["GPU" if describe_device()[1] else "CPU"]
     kind = "bfloat16" if precision.startswith("mixed") else "float32"
     a = keras.ops.cast(keras.random.normal((size, size), seed=0) / size**0.5, kind)

@@ -12,16 +12,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.data.splits import Pictures, Split
-from pipelines.data.streamed import Photographs
-from pipelines.data.tasks import CLASSIFICATION, Task
+from pipelines.data.task_metrics import CLASSIFICATION, Task
 from pipelines.errors import Unavailable, UserError, unknown
 
+if TYPE_CHECKING:
+    from pipelines.data.streamed import Photographs
+
+AnySplit: TypeAlias = "Split | Photographs"  # one of photographs stays on disk, and is no Split
 PICTURES = "pictures.StoredPictures"
 PHOTOGRAPHS = "photographs.StoredPhotographs"
 SAMPLES = "generated.Samples"
@@ -49,9 +52,9 @@ class Splits:
 
     name: str
     classes: int
-    train: Split | Photographs
-    val: Split | Photographs
-    test: Split | Photographs
+    train: AnySplit
+    val: AnySplit
+    test: AnySplit
     task: Task = field(default=CLASSIFICATION, kw_only=True)
     source: str = field(default="tensorflow_datasets", kw_only=True)
 

@@ -2,7 +2,8 @@
 
 A teacher is a function (dimension, data_seed, *, its own arguments) -> h, where h maps inputs
 [n, d] to targets [n, k]; to add one, write the function and name it in TEACHERS and in datasets.py.
-Where h has a method `of_model`, its numbers of the network that learns are recorded (tasks.py).
+Where h has a method `of_model`, its numbers of the network that learns are recorded
+(task_metrics.py).
 Inputs are x ~ N(0, Sigma). All arrays are pure functions of a recipe's `data_args`. Each is drawn
 from a random stream of its own: another noise, or another size of one part, leaves the rest as it
 was.
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 import keras_models
 from pipelines.data.datasets import DataSet, Splits, check_fits
 from pipelines.data.splits import Split
-from pipelines.data.tasks import REGRESSION
+from pipelines.data.task_metrics import REGRESSION
 from pipelines.errors import UserError
 
 Array = NDArray[np.float64]

@@ -12,7 +12,7 @@ from pipelines.data import _tfrecords, streamed
 from pipelines.data.datasets import DataSet, Splits
 from pipelines.data.pictures import Prepared, StoredPictures
 from pipelines.data.streamed import Photographs
-from pipelines.data.tasks import TOP5
+from pipelines.data.task_metrics import TOP5
 from pipelines.errors import unknown
 
 

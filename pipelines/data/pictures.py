@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.data import packed, tasks
+from pipelines.data import packed, task_metrics
 from pipelines.data.datasets import DataSet, Splits, check_fits, data_home
 from pipelines.data.packed import Examples, Packed
 from pipelines.data.splits import Pictures, channel_moments
@@ -86,7 +86,7 @@ class StoredPictures(DataSet):
         count = sum(cut.stop - cut.start for _, cut in parts)
         check_fits(self.name, self.shape, count * (9 if chosen["whitened"] else 1))
         arrays = [stored.read(part, cut) for part, cut in parts]
-        task = tasks.TOP5 if self.classes == 1000 else tasks.CLASSIFICATION
+        task = task_metrics.TOP5 if self.classes == 1000 else task_metrics.CLASSIFICATION
         if chosen["whitened"]:
             return Splits(self.name, self.classes, *whiten(arrays), task=task)
         mean, std = channel_moments(arrays[0][0])

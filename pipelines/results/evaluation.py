@@ -114,9 +114,9 @@ def _load_model(row: Row, precision: str) -> Any:
             f"{row.status} and has none. Name a finished training, by its id."
         )
     backend.keras()
-    from pipelines.training import devices
+    from pipelines.training.precision import set_matmul_precision
 
-    devices.set_matmul_precision(precision)
+    set_matmul_precision(precision)
     try:
         return stored_models.load(model_id)
     except UserError:

@@ -13,10 +13,10 @@ import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from pipelines.runtime import backend, subcommands
-from pipelines.runtime.provenance import ROOT, digest
+from pipelines.runtime import backend
+from pipelines.runtime.provenance import COMMANDS, ROOT, digest
 
-PACKAGES = (*subcommands.PACKAGES, "theory", "keras_models")
+PACKAGES = (*COMMANDS, "theory", "keras_models")
 MODELS = "keras_models"  # found by name when one is built: all of them belong to every training
 TRAINING = (
     "pipelines.data.datasets",

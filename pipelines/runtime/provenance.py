@@ -17,6 +17,7 @@ from typing import Any
 from pipelines.errors import without_password
 
 ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = ("pipelines", "tuning")  # packages whose commands are `python -m PACKAGE ...`
 MOST_BYTES = 50_000_000  # of a file whose digest is taken
 GENERATED = (
     "RESULTS.md",

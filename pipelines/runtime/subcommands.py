@@ -19,7 +19,6 @@ from typing import Any
 from pipelines.errors import Ended, Unavailable
 from pipelines.runtime.provenance import ROOT
 
-PACKAGES = ("pipelines", "tuning")  # whose commands are `python -m PACKAGE ...`
 PARENT = "PARENT_PROCESS"  # in the environment of a command: the process that it ends with
 GRACE_S = 30.0  # for a process that is told to end
 KEPT_BYTES = 10_000  # of what a command has printed, in which its error is found

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pipelines.errors import UserError, short, without_password
-from pipelines.runtime import notify, subcommands
+from pipelines.runtime import notify, provenance, subcommands
 from pipelines.scheduling import times
 
 TICK = "tick"  # the workflow of a job whose time has come
@@ -131,7 +131,7 @@ def parse_words(line: Sequence[str]) -> tuple[str, ...]:
             "A job needs a command of ours. Received: none. Write it after --, as in: schedule add "
             "nightly --cron '0 3 * * *' -- run gradient-formula --force"
         )
-    return tuple(words if words[0] in subcommands.PACKAGES else ["pipelines", *words])
+    return tuple(words if words[0] in provenance.COMMANDS else ["pipelines", *words])
 
 
 def hide_secrets(words: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from pipelines.data.tasks import MEAN
+from pipelines.data.task_metrics import MEAN
 from pipelines.errors import Diverged, Paused, UserError
 from pipelines.runtime.signals import DeferredSignals
 from pipelines.training import _device_data

@@ -98,29 +98,6 @@ def _next_seed(draw: Callable[..., Any], **options: Any) -> Any:
     return seed + tf.stack([device * SEEDS_APART, tf.zeros_like(device)])
 
 
-def set_matmul_precision(precision: str) -> None:
-    """Set whether a GPU may round the factors of float32 products to 10 bits, which is faster.
-
-    Each backend has a default of its own; here `tensorfloat32` means yes and `float32` no. What is
-    left in float32 under `mixed_bfloat16` goes by JAX's default, and is not rounded elsewhere.
-    """
-    yes = precision == "tensorfloat32"
-    backend = keras.backend.backend()
-    if backend == "tensorflow":
-        import tensorflow as tf
-
-        tf.config.experimental.enable_tensor_float_32_execution(yes)
-    elif backend == "jax":
-        import jax
-
-        names = {"float32": "highest", "tensorfloat32": "tensorfloat32"}
-        jax.config.update("jax_default_matmul_precision", names.get(precision))
-    else:
-        import torch
-
-        torch.backends.fp32_precision = "tf32" if yes else "ieee"
-
-
 def _choose(count: int | None, gpus: int) -> int:
     """Return how many devices train. UserError where they are not there."""
     if gpus and (count or 1) > gpus:

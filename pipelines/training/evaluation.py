@@ -9,9 +9,8 @@ from collections.abc import Mapping
 import keras
 from keras import ops
 
-from pipelines.data.splits import Split
-from pipelines.data.streamed import Photographs
-from pipelines.data.tasks import MEAN, Task
+from pipelines.data.datasets import AnySplit
+from pipelines.data.task_metrics import MEAN, Task
 from pipelines.training.input_pipeline import CROPS
 
 
@@ -23,7 +22,7 @@ def mean_metrics(task: Task) -> list[keras.Metric]:
     ]
 
 
-def tester(network: keras.Model, split: Split | Photographs, task: Task) -> keras.Model:
+def tester(network: keras.Model, split: AnySplit, task: Task) -> keras.Model:
     """Return what is evaluated on a split: the compiled network, or its mean over ten crops."""
     if not split.ten_crops:
         return network

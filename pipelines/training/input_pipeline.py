@@ -18,8 +18,8 @@ from typing import Any
 import keras
 from numpy.typing import NDArray
 
+from pipelines.data.datasets import AnySplit
 from pipelines.data.splits import WHOLE, Part, Pictures, Split, share
-from pipelines.data.streamed import Photographs
 from pipelines.data.whitening import Whitened
 from pipelines.errors import Unavailable, UserError
 from pipelines.recipes.recipe import Recipe
@@ -30,22 +30,20 @@ CROPS = 10  # of a photograph that is tested by several
 AHEAD = 4  # batches that are prepared while the network works
 
 
-def train(
-    recipe: Recipe, split: Split | Photographs, start: int, stop: int, part: Part = WHOLE
-) -> Any:
+def train(recipe: Recipe, split: AnySplit, start: int, stop: int, part: Part = WHOLE) -> Any:
     """Return the batches of steps start, ..., stop - 1, each in `recipe.accumulate` equal pieces.
 
     `part` is this machine's share where several share every batch. UserError where the data cannot
     be augmented, or not be read by this backend.
     """
-    if recipe.augment and not isinstance(split, Pictures | Photographs | Whitened):
+    if recipe.augment and isinstance(split, Split) and not isinstance(split, Pictures | Whitened):
         raise UserError(
             f"augment crops and flips pictures. Received: augment=True for {recipe.data}, which "
             "has none. Set --no-augment."
         )
     pieces, (i, machines) = recipe.accumulate, part
     size = recipe.batch_size // (pieces * machines)
-    if isinstance(split, Photographs):
+    if not isinstance(split, Split):
         _needs_tensorflow(recipe)
         whole = split.train_dataset(
             range(start, stop), recipe.batch_size, recipe.seed, augment=recipe.augment, part=part
@@ -64,16 +62,14 @@ def train(
     return _map_batches(batch, count, split, size) if _tensorflow() else _prefetch(batch, count)
 
 
-def evaluation(
-    recipe: Recipe, split: Split | Photographs, replicas: int, part: Part = WHOLE
-) -> Any:
+def evaluation(recipe: Recipe, split: AnySplit, replicas: int, part: Part = WHOLE) -> Any:
     """Return all examples (x, y, weight) once, in batches of one size: about EVAL_BATCH.
 
     Of photographs, about the recipe's batch_size, or a tenth of it where each has ten crops. The
     size is a multiple of `replicas`; the last batch is filled up by examples of weight 0. `part` is
     this machine's share of every batch.
     """
-    if isinstance(split, Photographs):
+    if not isinstance(split, Split):
         _needs_tensorflow(recipe)
         most = math.ceil(recipe.batch_size / CROPS) if split.ten_crops else recipe.batch_size
         size = math.ceil(min(len(split), most) / replicas) * replicas

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import keras_models
-from pipelines.data import datasets, tasks
+from pipelines.data import datasets, task_metrics
 from pipelines.data.datasets import Splits
 from pipelines.errors import UserError
 from pipelines.recipes import checks, lr
 from pipelines.recipes.recipe import Recipe
-from pipelines.training import _device_data, devices
+from pipelines.training import _device_data, devices, precision
 from pipelines.training.evaluation import mean_metrics
 from pipelines.training.optimizer import add_weight_decay, build_optimizer
 
@@ -88,21 +88,18 @@ class TrainingJob:
 
     def network(self) -> keras.Model:
         """Return the recipe's network at its start. UserError where its arguments are wrong."""
-        recipe, policy = self.recipe, keras.config.dtype_policy()
+        recipe = self.recipe
         keras.utils.set_random_seed(recipe.seed)
-        mixed = recipe.precision.startswith("mixed")
-        keras.config.set_dtype_policy(recipe.precision if mixed else "float32")
         try:
-            model = keras_models.build(
-                recipe.model,
-                input_shape=self.splits.input_shape,
-                classes=self.splits.classes,
-                **recipe.model_args,
-            )
+            with precision.layers_in(recipe.precision):
+                model = keras_models.build(
+                    recipe.model,
+                    input_shape=self.splits.input_shape,
+                    classes=self.splits.classes,
+                    **recipe.model_args,
+                )
         except ValueError as error:
             raise UserError(str(error)) from error
-        finally:
-            keras.config.set_dtype_policy(policy)
         decay = recipe.weight_decay
         if decay and not add_weight_decay(model, decay, recipe.decay_all):
             raise UserError(
@@ -119,7 +116,7 @@ class TrainingJob:
                 f"No averages are kept where a network's distance is recorded. Received: ema="
                 f"{self.recipe.ema} for {self.recipe.data}. Set --ema 0."
             )
-        devices.set_matmul_precision(self.recipe.precision)
+        precision.set_matmul_precision(self.recipe.precision)
         with self.place.scope():
             model = _device_data.wrap(self.network(), self.splits)
             model.compile(
@@ -131,17 +128,17 @@ class TrainingJob:
             model.optimizer.build(model.trainable_variables)  # restoring needs its variables
         return model
 
-    def _loss(self) -> tasks.Number:
+    def _loss(self) -> task_metrics.Number:
         """Return the task's loss, of smoothed labels where the recipe says so."""
         share, task = self.recipe.label_smoothing, self.splits.task
         if not share:
             return task.numbers["loss"]
-        if task.numbers["loss"] is not tasks.cross_entropy:
+        if task.numbers["loss"] is not task_metrics.cross_entropy:
             raise UserError(
                 f"Labels of classes are smoothed. Received: label_smoothing={share} for "
                 f"{self.recipe.data}, which has none. Set --label-smoothing 0."
             )
-        return functools.partial(tasks.smoothed_cross_entropy, share=share)
+        return functools.partial(task_metrics.smoothed_cross_entropy, share=share)
 
 
 def prepare(recipe: Recipe, machines: Any = None, validate_every: int | None = None) -> TrainingJob:

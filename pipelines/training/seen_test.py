@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping
 from statistics import mean
 from typing import Any
 
-from pipelines.data.splits import Split
-from pipelines.data.streamed import Photographs
+from pipelines.data.datasets import AnySplit
 
 SEEN = "seen_test"
 HALF = "half_seen_test"
 LAST = 5  # evaluations, whose mean is reported
 
-Evaluate = Callable[[Split | Photographs], Mapping[str, float]]  # -> {"seen_test_loss": ..., ...}
+Evaluate = Callable[[AnySplit], Mapping[str, float]]  # -> {"seen_test_loss": ..., ...}
 
 
 class SeenTest:
@@ -26,7 +25,7 @@ class SeenTest:
     resumed run needs.
     """
 
-    def __init__(self, test: Split | Photographs, watched: str, evaluate: Evaluate) -> None:
+    def __init__(self, test: AnySplit, watched: str, evaluate: Evaluate) -> None:
         cut = len(test) // 2
         self.halves = (test.head(cut), test.tail(len(test) - cut))
         self.watched, self.evaluate = watched, evaluate

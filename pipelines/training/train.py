@@ -11,8 +11,8 @@ from typing import Any
 
 import keras
 
+from pipelines.data.datasets import AnySplit
 from pipelines.data.splits import Pictures, Split
-from pipelines.data.streamed import Photographs
 from pipelines.errors import Diverged, Pruned
 from pipelines.runtime import signals
 from pipelines.runtime.progress import progress_bar
@@ -79,7 +79,7 @@ class KerasLoop:
             )
 
     def evaluate(
-        self, job: TrainingJob, model: keras.Model, split: Split | Photographs, name: str
+        self, job: TrainingJob, model: keras.Model, split: AnySplit, name: str
     ) -> dict[str, float]:
         """Return the means of the task's numbers over a split of that name."""
         stream = input_pipeline.evaluation(job.recipe, split, job.place.replicas)
@@ -182,7 +182,7 @@ def _seen_test(job: TrainingJob, model: keras.Model, loop: KerasLoop) -> SeenTes
     with job.place.scope():
         network = tester(model, job.splits.test, job.splits.task)
 
-    def evaluate(half: Split | Photographs) -> dict[str, float]:
+    def evaluate(half: AnySplit) -> dict[str, float]:
         if averages:
             averages.on_test_begin()
         numbers = loop.evaluate(job, network, half, SEEN)
@@ -204,10 +204,10 @@ def _evaluate(job: TrainingJob, model: keras.Model, loop: KerasLoop) -> dict[str
     return test | {f"final_{key}": value for key, value in fitted.items()}
 
 
-def serving_model(model: keras.Model, split: Split | Photographs) -> keras.Model:
+def serving_model(model: keras.Model, split: AnySplit) -> keras.Model:
     """Return the network without its optimizer; for pictures, pixels 0..255 in and logits out."""
     uncompiled = keras.Model(model.input, model.output, name=model.name)
-    if not isinstance(split, Pictures | Photographs):
+    if isinstance(split, Split) and not isinstance(split, Pictures):
         return uncompiled
     pixels = keras.Input(split.shape)
     scale, offset = 1 / (255 * split.std), -split.mean / split.std

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipelines.data.tasks import TOP5, cross_entropy, smoothed_cross_entropy
+from pipelines.data.task_metrics import TOP5, cross_entropy, smoothed_cross_entropy
 
 
 def test_top5_error_counts_labels_beyond_the_five_largest_logits() -> None:

@@ -321,10 +321,10 @@ def test_the_steps_of_a_call_divide_what_is_left_and_several_devices_take_one(
 def test_a_recipe_says_whether_products_may_be_rounded() -> None:
     import tensorflow as tf
 
-    from pipelines.training import devices
+    from pipelines.training.precision import set_matmul_precision
 
     for precision, rounded in (("tensorfloat32", True), ("float32", False)):
-        devices.set_matmul_precision(precision)
+        set_matmul_precision(precision)
         assert tf.config.experimental.tensor_float_32_execution_enabled() == rounded
 
 
