@@ -23,6 +23,7 @@ Expect: ratio 0.245, psd_ratio 0.383, product_error 7e-15, over_lower_bound 1.05
 1.350, split_over_bound_pct 25.5 +- 3.0 (mean and deviation of 5 seeds).
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -129,13 +130,19 @@ def product_error(A: Array, R: Array) -> Array:
 def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return how near the optimum ours is at the largest depth, and what rounding costs."""
     over = [(m.curves["printed"] > m.curves["paper_bound"])[m.holds] for m in measured]
-    gamma, depth = GAMMAS[:, None], np.arange(SHALLOWEST, DEEPEST + 1)
-    factors = factorization.rounding_factor(gamma, depth)
     return {
         "over_lower_bound": float(np.mean(over_lower_bound(measured))),
-        "rounding_factor": float(factors[depth >= 3 * gamma].max()),
+        "rounding_factor": largest_rounding_factor(),
         "split_over_bound_pct": 100 * float(np.mean(np.concatenate(over))),
     }
+
+
+@functools.cache
+def largest_rounding_factor() -> float:
+    """Return what rounding costs at most, over GAMMAS and all depths of at least 3 gamma."""
+    gamma, depth = GAMMAS[:, None], np.arange(SHALLOWEST, DEEPEST + 1)
+    factors = factorization.rounding_factor(gamma, depth)
+    return float(factors[depth >= 3 * gamma].max())
 
 
 def over_lower_bound(measured: Sequence[Measured]) -> list[float]:
