@@ -9,13 +9,12 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pipelines.data import datasets, packed
-from pipelines.data.packed import Examples
 from pipelines.errors import UserError
 from pipelines.recipes import checks
 from pipelines.recipes.catalog import get_recipe
@@ -301,25 +300,13 @@ def test_a_wrong_option_is_one_sentence_and_leaves_no_run(
             assert expected.replace("{tmp}", str(tmp_path)) in json.loads(answer)[1]
 
 
-class Few:
-    """Pictures of MNIST's size, enough to train a step."""
-
-    where: ClassVar = {"version": "3.0.1"}
-
-    def count(self, part: str) -> int:
-        return 100
-
-    def read(self, part: str, cut: slice) -> Examples:
-        rng = np.random.default_rng(0)
-        images = rng.integers(0, 256, (100, 28, 28, 1), dtype=np.uint8)
-        return images[cut], rng.integers(0, 10, 100)[cut]
-
-
 def test_what_has_finished_is_found_also_where_its_data_are_gone(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    file = packed.write(tmp_path / "mnist.npz", "mnist", 10, Few())
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (100, 28, 28, 1), np.uint8), rng.integers(0, 10, 100)
+    file = packed.write(tmp_path / "mnist.npz", "mnist", "3.0.1", 10, [(images, labels)] * 2)
     recipe = get_recipe("mlp-digits", "smoke").override(data="mnist", steps=1, batch_size=8)
     first = repeat(recipe)
     with pytest.raises(UserError, match="Received: batch_size=91 for 90 examples of mnist"):

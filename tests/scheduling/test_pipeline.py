@@ -17,7 +17,6 @@ from pipelines.__main__ import dispatch
 from pipelines.cli.pipeline_command import pipeline_command
 from pipelines.cli.shell import run_command_safely
 from pipelines.data import packed
-from pipelines.data.packed import ARRAYS, Packed
 from pipelines.errors import Ended, UserError
 from pipelines.runtime import subcommands
 from pipelines.scheduling import attempt, pipeline
@@ -59,8 +58,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def mend(folder: Path) -> None:
     """Put a small data set there that can be read."""
     images, labels = np.zeros((200, 28, 28, 1), np.uint8), np.arange(200) % 10
-    arrays = dict(zip(ARRAYS, (images, labels, images, labels), strict=True))
-    packed.write(folder / "mnist.npz", "mnist", 10, Packed(folder, arrays, {"version": "1"}))
+    packed.write(folder / "mnist.npz", "mnist", "1", 10, [(images, labels)] * 2)
 
 
 def states(document: dict[str, Any]) -> dict[str, str]:
