@@ -45,7 +45,7 @@ def trained(
         recipe.data, recipe.train_examples, recipe.data_args, validation=recipe.validation
     )
     job = build_job(recipe, splits, devices.place(recipe.devices))
-    return train(job, log or Log(), saving, saving and saving.latest(), test=test)
+    return train(job, log or Log(), saving, saving.latest() if saving else None, test=test)
 
 
 def trained_in_parts(recipe: Recipe, saving: Saving, stops: Iterable[int]) -> tuple[Any, Curves]:
