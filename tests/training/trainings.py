@@ -41,10 +41,11 @@ def trained(
     from pipelines.training.job import build_job
     from pipelines.training.train import train
 
+    place = devices.place(recipe.devices)  # before data, which start TensorFlow
     splits = datasets.load(
         recipe.data, recipe.train_examples, recipe.data_args, validation=recipe.validation
     )
-    job = build_job(recipe, splits, devices.place(recipe.devices))
+    job = build_job(recipe, splits, place)
     return train(job, log or Log(), saving, saving.latest() if saving else None, test=test)
 
 
