@@ -107,6 +107,7 @@ def rows_with_evidence(status: str | None = "FINISHED", **tags: str) -> list[Row
 
 def search(condition: str = "", deleted: bool = False) -> Iterator[Any]:
     """Yield MLflow's runs of all experiments under a condition, newest first, page by page."""
+    client()  # first of all: it sets MLflow up, and silences what it warns of in a notebook
     from mlflow.entities import ViewType
 
     view = ViewType.ALL if deleted else ViewType.ACTIVE_ONLY

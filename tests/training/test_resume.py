@@ -274,11 +274,11 @@ def test_between_trainings_a_pause_is_taken_too(
     monkeypatch.setattr(Saving, "over", False)  # the time is over after them
     with pytest.raises(Paused, match="after 2 of 3 seeds"):  # the first is found and costs none
         repeat(recipe, 3, RunOptions(until=time.monotonic()))
-    with pytest.raises(Paused, match="after 1 of 6 settings"):
+    with pytest.raises(Paused, match="after 3 of 6 settings"):
         sweep.check(
-            "gradient-formula",
+            "small-norm-factorization",
             "smoke",
-            claim_catalog.get_settings("gradient-formula", "smoke"),
+            claim_catalog.get_settings("small-norm-factorization", "smoke"),
             3,
             run_options=RunOptions(until=time.monotonic()),
         )
