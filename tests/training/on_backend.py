@@ -27,12 +27,10 @@ def recipe(changes: Mapping[str, Any]) -> Any:
 
 def job(changes: Mapping[str, Any]) -> Any:
     from pipelines.data import datasets
-    from pipelines.recipes import checks
     from pipelines.training import devices
     from pipelines.training.job import build_job
 
     chosen = recipe(changes)
-    checks.check(chosen)
     place = devices.place(chosen.devices)
     return build_job(chosen, datasets.load(chosen.data, chosen.train_examples), place)
 

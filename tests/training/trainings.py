@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.data import datasets
+from pipelines.recipes import checks
 from pipelines.recipes.recipe import Recipe
 from pipelines.training.checkpoints import Saving
 
@@ -41,6 +42,7 @@ def trained(
     from pipelines.training.job import build_job
     from pipelines.training.train import train
 
+    checks.check(recipe)
     place = devices.place(recipe.devices)  # before data, which start TensorFlow
     splits = datasets.load(
         recipe.data, recipe.train_examples, recipe.data_args, validation=recipe.validation
