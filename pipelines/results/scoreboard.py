@@ -201,8 +201,8 @@ def publish(folder: Path | None = None) -> dict[str, Any]:
         for each in document["claims"]:
             del each["project"]  # which is the same
         written = _write_results(document, markdown.card_links(), folder)
+        counted = counts.of_claims(map(ClaimView, document["claims"]))
         for page in filter(Path.is_file, (folder / name for name in counts.PAGES)):
-            counted = counts.of_claims(map(ClaimView, document["claims"]))
             page.write_text(counted.replace_block(page.read_text()))
     return document | written
 

@@ -145,7 +145,7 @@ def _strategy(role: Role, patience_s: float = PATIENCE_S) -> Any:
 
 @translate_errors("the start")
 def broadcast(values: Any, strategy: Any) -> Any:
-    """Return the chief's `values` on every machine: any nest of arrays and plain numbers.
+    """Return the chief's `values` on every machine: what it has found of the training.
 
     What the other machines pass is not looked at. One collective for the size, one for the bytes.
     """

@@ -86,9 +86,7 @@ def start_next(study: Any, plan: StudyPlan) -> Any:
     trial = optuna.trial.Trial(study, trial_id)
     trial.set_user_attr(WORKER, heartbeat.tags())
     seed = int(digest([plan.base.seed, trial.number]), 16) % 2**31
-    study.sampler = samplers.make_sampler(
-        plan.sampler, seed
-    )  # asked at the trial's first parameter
+    study.sampler = samplers.make_sampler(plan.sampler, seed)  # asked at the first parameter
     return trial
 
 

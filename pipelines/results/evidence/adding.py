@@ -61,8 +61,8 @@ def _add_claim(name: str, run_ids: Collection[str] | None) -> dict[str, Any] | N
         if plan.seeds:
             trainings |= _check_cells(plan, new)
             joined[scale] = _join_cells(plan, found)
-    project = history.rows_with_evidence(None, origin=store.PROJECT)
-    shipped = {row.id for row in project if row.origin in bundles.origins()}
+    project, origins = history.rows_with_evidence(None, origin=store.PROJECT), bundles.origins()
+    shipped = {row.id for row in project if row.origin in origins}
     related = exporting.with_relatives({row.id for row in joined.values()} | trainings, _ended())
     chosen = sorted(related - shipped)
     if not chosen:
@@ -93,7 +93,8 @@ def _complete_cells(
         r for kind in history.RESULTS for r in history.rows_with_evidence(kind=kind, claim=name)
     ]
     own = [r for r in every if not r.is_project and (run_ids is None or r.id in run_ids)]
-    shipped = [r for r in every if r.is_project and r.origin in bundles.origins()]
+    origins = bundles.origins()
+    shipped = [r for r in every if r.is_project and r.origin in origins]
     last = [int(r.params.get(ONLY_SEED, 0)) + int(r.tags["seeds"]) for r in (*own, *shipped)]
     plan = stated_plan(name, scale, max(last, default=1))
     own.sort(key=lambda row: row.tags.get(cells.CELL_CODE) != plan.code)
