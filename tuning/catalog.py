@@ -21,7 +21,7 @@ NAME = re.compile(r"[\w.-]+")
 WAIT_FOR_RUN_S = 30.0  # for a leader that is making the study's run
 
 
-def lock_study(name: str) -> AbstractContextManager[None]:
+def lock_study(name: str) -> AbstractContextManager[object]:
     """Let one process of this machine at a time open the study; UserError for no name of one."""
     if not NAME.fullmatch(name):
         raise UserError(

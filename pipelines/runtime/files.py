@@ -53,15 +53,16 @@ def user_path(text: str) -> Path:
 
 
 @contextmanager
-def lock(folder: Path, name: str, waiting: str = "") -> Iterator[None]:
+def lock(folder: Path, name: str, waiting: str = "") -> Iterator[IO[str]]:
     """Let one process at a time into the block; print `waiting` where another one is in it.
 
-    Raise UserError if the folder cannot be written or has no locks, Unavailable on a full disk.
+    Yields the lock's file, which keeps what is written into it. Raise UserError if the folder
+    cannot be written or has no locks, Unavailable on a full disk.
     """
     path = folder / f"{name}.lock"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = path.open("w")
+        handle = path.open("a+")
     except OSError as error:
         raise disk_error(error)(
             f"The folder must be writable. Received: {path if path.exists() else folder}: "
@@ -73,7 +74,7 @@ def lock(folder: Path, name: str, waiting: str = "") -> Iterator[None]:
             if waiting:
                 print(waiting, file=sys.stderr)
             take_lock(handle, path, wait=True)
-        yield
+        yield handle
 
 
 def take_lock(file: IO[Any], path: Path, wait: bool) -> bool:

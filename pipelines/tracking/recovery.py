@@ -1,10 +1,13 @@
 """Runs of processes that were killed: delivered from their journals, and closed."""
 
+import json
+import os
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pipelines.errors import Unavailable, UserError, short
 from pipelines.runtime import files, heartbeat
@@ -12,6 +15,7 @@ from pipelines.tracking import history, journals, store
 from pipelines.tracking.outbox import PERMANENT_ERRORS, Waiting
 
 UNDELIVERABLE = ".orphan"  # ends the name of a journal that MLflow will never take
+DYING_S = 5.0  # in which a process that was killed gives up all that it holds
 
 
 def deliver_journals() -> list[str]:
@@ -79,9 +83,31 @@ def one_at_a_time(name: str, waiting: str) -> Iterator[None]:
 
     What a process that was killed has left is closed first, so that its run can go on.
     """
-    with store.lock(name, waiting):
+    with store.lock(name, waiting) as file:
+        _wait_for_the_killed(file)
         recover()
-        yield
+        with suppress(OSError):  # a full disk
+            os.write(file.fileno(), json.dumps(heartbeat.tags()).encode())
+        try:
+            yield
+        finally:
+            file.truncate(0)
+
+
+def _wait_for_the_killed(file: IO[str]) -> None:
+    """Return when the process that a lock's file still names, for it was killed, has ended.
+
+    The system gives up its locks one after the other: this one before that of its run's journal.
+    """
+    file.seek(0)
+    try:
+        killed = json.loads(file.read() or "null")
+    except ValueError:  # torn
+        killed = None
+    file.truncate(0)
+    end = time.monotonic() + DYING_S
+    while killed and not heartbeat.reason_dead(killed) and time.monotonic() < end:
+        time.sleep(0.02)
 
 
 def mark_killed(run_id: str, why: str) -> None:

@@ -14,7 +14,7 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 from pipelines.errors import Unavailable, UserError, missing_driver, short, without_password
@@ -154,14 +154,14 @@ def _check_connection(where: str) -> None:
 
 
 @contextlib.contextmanager
-def lock(name: str, waiting: str = "") -> Iterator[None]:
+def lock(name: str, waiting: str = "") -> Iterator[IO[str]]:
     """Let one process of this store at a time into the block, as `files.lock` does.
 
     A store that is refused gets no folder beside it.
     """
     client()
-    with files.lock(home() / "live", name, waiting):
-        yield
+    with files.lock(home() / "live", name, waiting) as file:
+        yield file
 
 
 @functools.cache

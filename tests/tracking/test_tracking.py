@@ -559,6 +559,19 @@ def test_the_reaper_leaves_a_run_whose_journal_waits(
     assert [history_of(run_id, "loss") for run_id in ids] == [[(1, 1.0)]] * 3
 
 
+def test_what_a_dying_process_still_holds_is_waited_for(home: Path) -> None:
+    with subprocess.Popen(["sleep", "0.5"]) as dying:  # without its lock, but not yet gone
+        process = heartbeat.process_name(dying.pid)
+        run_id = running("r", process=process)
+        lock = home / "live" / "it.lock"
+        lock.write_text(json.dumps(heartbeat.tags() | {heartbeat.PROCESS: process}))
+        with recovery.one_at_a_time("it", ""):
+            assert history.row(run_id).status == "KILLED"
+            holder = json.loads(lock.read_text())[heartbeat.PROCESS]
+            assert holder == heartbeat.process_name(os.getpid())
+    assert lock.read_text() == ""
+
+
 def test_who_takes_over_a_running_run_is_its_process(home: Path) -> None:
     run_id = running("r", process="999999 1.00")
     with tracked("r", kind="study", resume=run_id):

@@ -291,7 +291,7 @@ def test_labels_are_smoothed_in_training_alone(digits: Path) -> None:
     trained(small(label_smoothing=0.2), smoothed)
     assert smoothed.curves["batch_loss"][1] == plain.curves["batch_loss"][1]
     assert smoothed.curves["batch_loss"][2] != plain.curves["batch_loss"][2]
-    with pytest.raises(UserError, match=r"Labels of classes are smoothed.*--label-smoothing 0"):
+    with pytest.raises(UserError, match=r"must suit the data.*Set --label-smoothing 0"):
         trained(linear(label_smoothing=0.2))
 
 
