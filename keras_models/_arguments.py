@@ -23,7 +23,7 @@ MOST = 100_000  # the largest size: no network of this package comes near it
 LARGEST = 10**9  # the largest other number
 WIDEST = 100  # times the published channels
 
-Types = Mapping[str, str]  # by argument, as the source writes them
+Types = Mapping[str, str]  # keys: arguments; values: types as the source writes them
 DIMENSIONS = {  # how many an input has
     **dict.fromkeys(("alexnet", "allcnn", "allconv_resnet", "densenet", "resnet", "skip56"), 3),
     **dict.fromkeys(("linear_resnet", "two_layer"), 1),

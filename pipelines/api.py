@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-ARGUMENTS = ("model_args", "data_args", "schedule_args")  # of a recipe, named without this prefix
-HEADLINE = ("test_error_pct", "val_error_pct", "test_loss", "val_loss")  # of a recipe
+ARGUMENTS = ("model_args", "data_args", "schedule_args")  # arguments may be named without these
+HEADLINE = ("test_error_pct", "val_error_pct", "test_loss", "val_loss")  # the first that is there
 
 
 def run(
@@ -169,10 +169,10 @@ def scoreboard() -> "pd.DataFrame":
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """What a claim, a sweep or a recipe came to; printed, it says so in a few lines."""
+    """The result of a claim, a sweep or a recipe; printed, it says so in a few lines."""
 
     document: Mapping[str, Any]
-    """All of it, as `run NAME --json` prints it."""
+    """The whole answer, as `run NAME --json` prints it."""
     settings: Any = None
     varied: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 

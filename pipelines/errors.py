@@ -29,7 +29,7 @@ class UserError(ValueError):
 
 
 class Unavailable(RuntimeError):
-    """What a command needs is not there now: a store, a machine, memory, room on a disk.
+    """Something that a command needs is not there now: a store, a machine, memory, room on a disk.
 
     One sentence; the same command may succeed later, without anything else being typed.
     """

@@ -20,9 +20,9 @@ FLATTEST = 197  # the first phase ends with g <= 197 gamma^2
 class FirstPhase(NamedTuple):
     """The first phase of LY Theorem 3.1; each [...]."""
 
-    rate: Array  # at most
-    steps: Array  # at most, at that rate: 1/(16 rate)
-    potential: Array  # at most, at the end
+    rate: Array  # largest
+    steps: Array  # most, at that rate: 1/(16 rate)
+    potential: Array  # largest, at the end
 
 
 def gradient_sizes(d: ArrayLike, gamma: ArrayLike, noise: ArrayLike = 0.0) -> tuple[Array, Array]:

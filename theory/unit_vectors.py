@@ -1,4 +1,4 @@
-"""How nearly orthogonal random unit vectors are; the remark of HM section 3 (ours).
+"""Near-orthogonality of random unit vectors; the remark of HM section 3 (ours).
 
 For u, v uniform on the unit sphere of R^k, <u, v>^2 has the beta distribution of 1/2, (k-1)/2, so
 that P(<u, v> >= t) = I_{1-t^2}((k-1)/2, 1/2)/2 for t >= 0, I the regularized incomplete beta

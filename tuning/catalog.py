@@ -18,7 +18,7 @@ from tuning.storage import copies, leader, storage
 
 EXPERIMENT = "tuning"  # its name in MLflow
 NAME = re.compile(r"[\w.-]+")
-WAIT_FOR_RUN_S = 30.0  # for a leader that is making the study's run
+WAIT_FOR_RUN_S = 30.0  # a leader may still be making the study's run
 
 
 def lock_study(name: str) -> AbstractContextManager[object]:

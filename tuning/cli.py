@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Length(Goal):
-    """How long, where, by how many."""
+    """Length of a study, its place, and its workers."""
 
     workers: int = 1
     """Processes on this machine, each with a share of its cores and of CUDA_VISIBLE_DEVICES."""

@@ -10,7 +10,7 @@ from tuning.analysis import figures, tunability, tunability_report
 from tuning.plan import StudyPlan
 from tuning.storage import storage
 
-TITLES = {  # by metric
+TITLES = {  # keys: metrics
     "trials": "trials",
     "best_val_error_pct": "best val. error %",
     "gain_pct": "gain over its start",

@@ -1,4 +1,4 @@
-"""What a study searches, and how long: a plan is fixed with the study, a goal may be raised."""
+"""The plan of a study, fixed with it: what it searches; and its goal, which may be raised."""
 
 import dataclasses
 import json
@@ -19,9 +19,9 @@ from tuning.search import samplers, spaces
 
 OBJECTIVE = "val_error_pct"  # never the test error
 TRIAL_ERROR = "trial_error_pct"  # metric of a study's run: every trial's objective, by its number
-OBJECTIVE_NAMES = ["validation error (%)", "images trained on"]  # for readers
+OBJECTIVE_NAMES = ["validation error (%)", "images trained on"]  # titles of the two objectives
 PLAN = "plan"  # attribute of a study: its identity
-GOAL = "goal"  # and when it is over
+GOAL = "goal"  # tag that says when it is over
 REPORTS = 9  # validations of a trial, where a pruner reads them: Hyperband's rungs are 1, 3 and 9
 SCHEDULE_FIELDS = (
     *("schedule", "schedule_args", "learning_rate"),

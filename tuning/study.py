@@ -104,7 +104,7 @@ def _lead(study: Any, goal: Goal, where: str, worker_count: int) -> bool:
         ):
             record = _make_recorder(study, plan, tracked, advance, save_hours)
             _bring_to_goal(study, where, worker_count, record)
-            while trial_queue.running_trials(study):  # at work elsewhere
+            while trial_queue.running_trials(study):  # trials at work elsewhere
                 record()
                 time.sleep(workers.POLL_S)
             record()

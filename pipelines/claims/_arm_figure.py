@@ -16,21 +16,21 @@ LEARNING = {  # curve: what the legend calls it, line, opacity of the band
     "train_error_pct": ("training error, mean of an epoch", "--", 0.07),
     "seen_test_error_pct": ("test error, looked at while training", "-.", 0.15),
 }
-LABEL_CHARS, LEGEND_CHARS = 22, 40  # of a line of an arm's label
-SPLIT_ROWS, SEED_ROWS = 0.4, 0.05  # from split to split and from seed to seed, in arms
+LABEL_CHARS, LEGEND_CHARS = 22, 40  # letters in a line of an arm's label
+SPLIT_ROWS, SEED_ROWS = 0.4, 0.05  # distances between splits and between seeds, in arms
 
 
 @dataclass(frozen=True)
 class Arm:
-    """What is drawn of an arm."""
+    """The numbers of an arm that are drawn."""
 
     label: str
     errors: Mapping[str, Array]
-    """By split, at the end, one a seed; NaN where the training diverged."""
+    """Errors at the end by split, one a seed; NaN where the training diverged."""
     trainings: Sequence[Training | None]
-    """One a seed; None where it was not recorded."""
+    """Trainings, one a seed; None where none was recorded."""
     reported: Mapping[str, float] = field(default_factory=dict)
-    """By split, where a source reports the error."""
+    """Errors that a source reports, by split."""
 
     def curves(self, metric: str, diverged: bool) -> list[Curve]:
         """Return a curve of every seed that has it, of those that diverged or of the others."""

@@ -21,11 +21,11 @@ from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
 
 SPLITS = ("train", "test")
-LOST_PCT = 60.0  # of test pictures: a network that errs so often has not trained, or died
+LOST_PCT = 60.0  # test error of a network that has not trained, or died
 DIVERGED_PCT = 100.0  # stands last in a search; of a network whose loss is no longer finite
 LEARNED_PCT = 27.0  # the floor of learning on CIFAR-10, where guessing errs 90 %
 MATTERS_PCT = 0.5  # points of error that matter: what seeds of one network differ by
-FACTORS = (1, 1 / 2, 2, 1 / 4, 1 / 8)  # of an arm's rate: what a search tries, in this order
+FACTORS = (1, 1 / 2, 2, 1 / 4, 1 / 8)  # a search tries these multiples of a rate, in this order
 SEARCH_SEED = 10**6  # no claim's own seed
 SMOKE: Mapping[str, Any] = {  # settings of a test that shows that a claim can be measured
     "data": "digits",
@@ -77,7 +77,7 @@ class ReportedArm(ReportedError):
 
 @dataclass(frozen=True, kw_only=True)
 class Arms:
-    """What the arms of a claim share: a published recipe, its length and its network's size."""
+    """Settings that all arms share: a published recipe, its length and its network's size."""
 
     recipe: tyro.conf.Suppress[str] = "allconv-cifar10"
     data: tyro.conf.Suppress[str] = "cifar10"

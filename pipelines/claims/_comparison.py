@@ -15,7 +15,7 @@ from pipelines.measurement.experiment import Experiment, Trainer, Training, numb
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.recipes.recipe import Recipe
 
-ERRORS = {"train": "final_train_error_pct", "test": "test_error_pct"}  # of a split, at the end
+ERRORS = {"train": "final_train_error_pct", "test": "test_error_pct"}  # a split's error at the end
 Numbers = Mapping[str, float]
 Differences = Mapping[str, tuple[str, str]]
 """By name what is subtracted from what: two errors, such as `fixed_test_error_pct`, or differences

@@ -1,4 +1,4 @@
-"""What claims about learning-rate studies share: a network, and how long schedules are searched."""
+"""Claims about learning-rate studies: their network, and how long schedules are searched."""
 
 import shlex
 from collections.abc import Mapping

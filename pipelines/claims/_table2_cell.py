@@ -1,4 +1,4 @@
-"""What the cells of HM Table 2 share: a published recipe, its error and what is reported of it."""
+"""A cell of HM Table 2 as a claim: a published recipe, its error and what is reported of it."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ DECODING = """
 
 JPEGs are decoded by the exact transform, to the pixels that Pillow gives. TensorFlow's default, by
 which others may have obtained their results, differs from them by one grey level on average."""
-ERRORS = {  # in percent: those of every training, and those of one that looks at the test set
+ERRORS = {  # percent: of every training, and of one that looks at the test set
     "test_error_pct": "test",
     "final_train_error_pct": "train",
     HALF_BEST: "best seen",

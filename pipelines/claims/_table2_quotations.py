@@ -1,4 +1,4 @@
-"""What HM print of the cells of their Table 2, word for word, and what is measured of it."""
+"""Sentences of HM about the cells of their Table 2, word for word, and what is measured of them."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ ALLCNN = "All-CNN 7.25 32.39 41.2 (all-convolutional, dropout, extra data proces
 OURS = "Ours 6.38 24.64 35.29 (all-convolutional)"
 RESNET = "ResNet 6.43 25.16 19.38"
 DENSENET = "DenseNet 3.74 19.25 N/A"
-UNSTATED = {  # of section 4.1
+UNSTATED = {  # what section 4.1 leaves open
     "network, rate, its drops, batch, momentum, decay": True,
     "length of training": False,
     "pictures: how far they move, how they are standardized": False,

@@ -25,9 +25,9 @@ from pipelines.runtime.subcommands import run_json
 
 GOOD = ("good_share", "good_rate_decades")  # not there where no trial was drawn
 NUMBERS = (*GOOD, "diverged_share", "best_val_error_pct")
-LEAST_SHARE = 0.2  # of the trials, two of seven: the smallest loss that would matter
-WORST_BEST = "worst_best_val_error_pct"  # of the network whose best trial errs most
-LEARNED_PCT = 30.0  # of that error on CIFAR-10, from which on we judge; guessing is 90
+LEAST_SHARE = 0.2  # two of seven trials: the smallest loss that would matter
+WORST_BEST = "worst_best_val_error_pct"  # the network whose best trial errs most
+LEARNED_PCT = 30.0  # we judge below this error on CIFAR-10; guessing is 90
 
 
 @dataclass(frozen=True, kw_only=True)

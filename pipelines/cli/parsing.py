@@ -19,7 +19,7 @@ from tyro._parsers import ParserSpecification
 from pipelines.errors import UserError
 
 NO_DEFAULT: Any = tyro.MISSING_NONPROP
-TYPES = {"INT": "a whole number", "FLOAT": "a number"}  # as tyro writes them in --help
+TYPES = {"INT": "a whole number", "FLOAT": "a number"}  # keys: tyro's words in --help
 LISTS = {"INT": "whole numbers", "FLOAT": "numbers"}
 
 

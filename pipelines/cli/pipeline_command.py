@@ -31,14 +31,14 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class PipelineOptions:
-    """How to run."""
+    """Options of `pipeline`."""
 
     scale: Scale = "cpu"
     """smoke (seconds), cpu (minutes on 2 cores), hours (on 2 cores) or paper (as published)."""
     force: bool = False
     """Measure again what has finished before."""
     out: Path | None = None
-    """Where the report is written (default: report/ beside the database)."""
+    """Folder of the report (default: report/ beside the database)."""
     json: bool = False
     """Print one JSON document on standard output."""
     data_dir: Path | None = None

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How to run."""
+    """Options of `run`."""
 
     scale: catalog.Scale = "cpu"
     """smoke (seconds), cpu (minutes on 2 cores), hours (of some claims, on 2 cores) or paper (as

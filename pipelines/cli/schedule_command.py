@@ -48,7 +48,7 @@ def list_command(json: bool = False, storage: Storage = None) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class When:
-    """When a job runs, and what is done when it fails or is late.
+    """The times of a job, and what is done when it fails or is late.
 
     What is left out is as a shipped job of that name has it, else as it is said here.
     """
@@ -61,14 +61,14 @@ class When:
     tz: str | None = None
     """A name of the IANA database (None: this machine's own)."""
     timeout: str | None = None
-    """How long the command may take: 90s, 20m, 6h (None: as long as it takes)."""
+    """Time that the command may take: 90s, 20m, 6h (None: as long as it takes)."""
     retries: int | None = None
     """Further attempts where the command fails or is killed; not after a mistake or a regression,
     exit codes 2 and 3 (None: 0)."""
     backoff: str | None = None
     """Before the first further attempt; twice as long before each next one (None: 60s)."""
     missed: Literal["once", "skip"] | None = None
-    """Of the ticks at which nothing served, run the last one, late, or none (None: once)."""
+    """Ticks at which nothing served: run the last one, late, or none of them (None: once)."""
     notify: str = ""
     """A URL, to which a document is posted, or a command, which gets it on standard input: for
     every attempt that fails or is killed."""

@@ -1,4 +1,4 @@
-"""What every command line does around its command: signals, exit codes, answers."""
+"""The frame of every command line: signals, exit codes, answers."""
 
 import errno
 import json

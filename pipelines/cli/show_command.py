@@ -22,7 +22,7 @@ INDENT = "  "
 EVIDENCE = ("verdict", "scale", "as printed", "measured", "cost", "commit", "run")
 SHOWN_APART = ("source", "reported", "decided by", "repeat it")
 BELOW_VERDICT = tuple(key for key in CARD if key not in SHOWN_APART)
-COMMAND = re.compile(r"\s*(Run: )?(python -m|--)")  # and its next line
+COMMAND = re.compile(r"\s*(Run: )?(python -m|--)")  # a command and its next line
 ITEM = re.compile(r"\n(?=- |Expect|Run:|Cost|Verdict|\s+(?:python -m|--))")  # begins a line
 
 

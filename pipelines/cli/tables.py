@@ -16,7 +16,7 @@ from pipelines.runtime.plain_table import plain_table
 from pipelines.tracking import history, mlflow_ui
 
 SCOREBOARD = ("claim", "decided first by", "recorded by the project", "yours")
-MAX_ROWS = 20  # of a sweep
+MAX_ROWS = 20  # more rows of a sweep are counted, not shown
 COLOURS = {**dict.fromkeys(AFFIRMED, "green"), **dict.fromkeys(DENIED, "red")}
 SERVED = "while `python -m pipelines ui` runs:"
 FOUND = "Found finished with the same settings; --force repeats it."

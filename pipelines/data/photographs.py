@@ -25,7 +25,7 @@ class StoredPhotographs(StoredPictures):
         "byte_scale": False,  # pixels 0 to 255, less their mean, as Krizhevsky et al. 2012
         "colours": False,
         "crops": "area",
-        "ten_crops": False,  # in the test
+        "ten_crops": False,  # whether the test reads ten crops of each
     }
     pack = DataSet.pack
 

@@ -103,7 +103,7 @@ class StoredPictures(DataSet):
             return {"name": self.name, "prepared": False, "state": state}
         stored = self._open()
         cuts = dict(zip(("train", "val", "test"), self.cuts(stored.count), strict=True))
-        if isinstance(stored, Prepared):  # of a packed one all was read
+        if isinstance(stored, Prepared):  # a packed one was read whole
             for part, cut in cuts.values():
                 stored.decode(part, cut.start)
         sizes = {key: cut.stop - cut.start for key, (_, cut) in cuts.items()}

@@ -59,7 +59,7 @@ def whiten(parts: list[Examples]) -> list[Whitened]:
     rows = [normalize_contrast(images) for images, _ in parts]
     mean, matrix = zca(rows[0])
     for part in rows:
-        for first in range(0, len(part), AT_ONCE):  # in place: they fill much of the memory
+        for first in range(0, len(part), AT_ONCE):  # changed in place: they fill much of the memory
             some = part[first : first + AT_ONCE]
             some[:] = (some - mean) @ matrix
     return [

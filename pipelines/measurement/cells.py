@@ -30,7 +30,7 @@ from pipelines.tracking import history, store
 TABLE = "cells.npz"
 CELL_CODE = "cell_code"  # tag of a run: the code that measures its cells
 CURVES = "curves/"
-MOST_BYTES = 1 << 30  # of a table: 800 times the largest of ours
+MOST_BYTES = 1 << 30  # largest table that is read: 800 times the largest of ours
 
 
 def pack(plan: MeasurementPlan, measured: Sequence[Measured]) -> bytes:

@@ -28,7 +28,7 @@ from pipelines.measurement.verdict import (
 )
 from pipelines.recipes.cost import Cost
 
-TAGS = ("verdict", "as_printed", "floor")  # of a judgement, which a run is tagged with
+TAGS = ("verdict", "as_printed", "floor")  # a run's tags that say its judgement
 SEED_PREFIX = "seed/"  # begins the metrics of a claim's run whose steps are its seeds
 
 
@@ -66,35 +66,35 @@ class Claim:
     scales: Mapping[str, Any]
     decided_by: tuple[Bound, ...]
     figure: Callable[..., Any]
-    """What draws the cells; of an `Experiment`, the cells and the trainings below each."""
+    """A function that draws the cells; for an `Experiment`, with the trainings below each."""
     extra_metrics: Callable[[Sequence[Measured]], dict[str, float]] = NO_NUMBERS
     reported: Mapping[str, float] = field(default_factory=dict)
     printed: tuple[Quotation, ...] = ()
     """The sentences of the source that it tests, as they stand in the copies that were read."""
     words: Words = THEOREM
-    """What its verdicts are called."""
+    """Names of its verdicts."""
     price: str = ""
-    """What a decision would take, where that is not at hand: `30 seeds of 10 minutes of an H200`.
+    """The work of a decision that is out of reach here: `30 seeds of 10 minutes of an H200`.
     Until a run decides it, the claim is `not decidable here`."""
     shown: tuple[str, ...] = ()
     """Metrics that decide nothing and stand on the scoreboard beside those that do."""
     floors: tuple[Floor, ...] = ()
-    """Of a comparison of trained networks: what they must reach, all of it, to be judged."""
+    """Floors that trained networks must reach, all of them, to be judged."""
     unjudged_scales: tuple[str, ...] = ()
     """Scales with other data than the source's, whose numbers are shown and not judged."""
     costs: Mapping[str, Cost] = field(default_factory=dict)
-    """By scale, what all its seeds take."""
+    """The time of all its seeds, by scale."""
     card: str = ""
     """The claim in words, where those at the beginning of its module are of several claims."""
     seeds: int = 5
     charts: tuple[tuple[str, ...], ...] = ()
     """Curves that share a chart in the UI, one tuple a chart: what is measured and its bounds."""
     recipes: Callable[[Any, int], Mapping[str, Any]] | None = None
-    """What is trained with a setting and a seed: refused, if need be, before a run is opened."""
+    """The trainings of a setting and a seed: refused, if need be, before a run is opened."""
     reads: str | None = None
     """The setting that names a data set which is read without a recipe."""
     require: Callable[[str], Any] = str
-    """What raises UserError where that data set is not there."""
+    """A function that raises UserError where that data set is not there."""
     unstable: Mapping[str, float] = field(default_factory=dict)
     """Curves that rounding changes, such as where a search ends: by how much another processor may
     find them elsewhere, on the same side of their bounds."""

@@ -12,7 +12,7 @@ from typing import Any
 from pipelines.errors import LISTED_BY, unknown
 from pipelines.measurement.claim import Claim
 
-PACKAGE = "pipelines.claims"  # by name: what is measured does not depend on which claims there are
+PACKAGE = "pipelines.claims"  # imported by name: no measurement depends on which claims there are
 TABLES = ("table2",)
 
 

@@ -1,4 +1,4 @@
-"""What is shown of a claim: rows of text, the table of its numbers, its quotations.
+"""A claim as it is shown: rows of text, the table of its numbers, its quotations.
 
 RESULTS.md, results.html, the site, the terminal and the note of a run show parts of them. A row is
 added in `ROWS`, and stands on every card; a table names the rows that are its columns.
@@ -16,7 +16,7 @@ from pipelines.measurement.verdict import HOLDS, NOT_RUN
 from pipelines.running.seed_statistics import format_mean, format_spread
 from pipelines.runtime.durations import format_duration
 
-DOCUMENTS = {  # by the letters that name a source
+DOCUMENTS = {  # keys: the letters that name a source
     "HM": "Hardt & Ma 2016, Identity Matters in Deep Learning",
     "R": "de Benito Delgado 2017, a review of it",
     "B": "Bartlett 2018, slides; Bartlett, Evans & Long; Bartlett, Helmbold & Long",

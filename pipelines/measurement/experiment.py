@@ -28,7 +28,7 @@ TRAINED = ("training", "search")  # kinds of runs that an experiment trains
 
 @dataclass(frozen=True)
 class Trainer:
-    """What trains for a cell of an experiment; its trainings become children of the cell's run."""
+    """Trains for a cell of an experiment; its trainings become children of the cell's run."""
 
     run: tracked_run.Run
     run_options: RunOptions = DEFAULT
@@ -96,7 +96,7 @@ class Training:
     arm: str
     steps: NDArray[np.int64]
     curves: Mapping[str, Array]
-    """By metric values [k] over the steps [k], NaN where a step has none."""
+    """Values [k] by metric over the steps [k], NaN where a step has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ class Experiment(Claim):
     figure: Callable[[Sequence[Measured], Sequence[Sequence[Training]]], Any]
     measure: Callable[[Any, int, Trainer], Curves]
     derive: Callable[[Any, int, Trainer], Curves] | None = None
-    """What gives those curves of a cell that follow from its recorded trainings at once.
+    """A function that gives those curves of a cell that follow at once from recorded trainings.
 
     None: `measure`, which then does nothing but train.
     """

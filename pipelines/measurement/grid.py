@@ -22,7 +22,7 @@ Steps = Sequence[int] | NDArray[np.int64]
 Curves = tuple[Steps, dict[str, NDArray[Any]]]  # steps [k], and by name values [n, k] of n cells
 Curve = tuple[NDArray[Any], NDArray[Any]]
 """Steps [k] and values [k]."""
-MAX_SETTING = 10**9  # of any setting: of sizes, memory ends far below
+MAX_SETTING = 10**9  # any setting; memory ends far below such sizes
 ASSUMPTION = "assumption_holds"  # the curve that says where a theorem's premise is in force
 
 
@@ -96,7 +96,7 @@ class Measured:
     """The fingerprints of what was trained for it."""
     start_ms: int = 0
     end_ms: int = 0
-    """When it was measured, in milliseconds since 1970; cells of one call share their times."""
+    """Times of the measurement, in milliseconds since 1970; cells of one call share them."""
 
     @property
     def point(self) -> Mapping[str, Any]:
@@ -250,7 +250,7 @@ def apply_specs(settings: Any, specs: Sequence[str]) -> tuple[Any, dict[str, tup
 def _parse_axis(settings: Any, spec: str) -> tuple[str, tuple[Any, ...]]:
     """Return name and values of one spec, in ascending order, each value once."""
     name, _, text = (part.strip() for part in spec.partition("="))
-    name = name.replace("-", "_")  # as options are written
+    name = name.replace("-", "_")  # options are written so
     names = [field.name for field in dataclasses.fields(settings)]
     if name not in names:
         raise unknown("A grid axis", name, names)

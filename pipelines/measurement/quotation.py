@@ -35,7 +35,7 @@ SEPARATOR = " · "  # between quotations in one line
 
 @dataclass(frozen=True)
 class Grade:
-    """What became of a quotation: one of GRADES, and why."""
+    """The judgement of a quotation: one of GRADES, and why."""
 
     grade: str
     reason: str = ""
@@ -49,7 +49,7 @@ class Quotation:
     """A sentence or two of a source, and what is measured of them."""
 
     words: str
-    """As they stand in the copy; of a formula or a number what is printed, in our letters."""
+    """The words as they stand in the copy; a formula or a number as printed, in our letters."""
     form: str = SENTENCE
     """`sentence`, `formula` or `number`."""
     place: str
@@ -57,7 +57,7 @@ class Quotation:
     needs: Mapping[str, bool] = field(default_factory=dict)
     """Settings that the sentence depends on, and whether the source states them."""
     bounds: tuple[Bound, ...] = ()
-    """What holds if the sentence does; none where it cannot be tested here."""
+    """The bounds that hold if the sentence does; none where it cannot be tested here."""
     broken: str = NOT_TESTED
     """The grade where a bound is broken; an accusation is refused unless all of `needs` is stated.
 

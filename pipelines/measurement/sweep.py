@@ -30,7 +30,7 @@ from pipelines.tracking import finished_runs, history, recovery, store, tracked_
 from pipelines.tracking.tracked_run import Run
 
 BUSY_S = "busy_s"  # tag: seconds of the slices before
-EXPENSIVE_S = 600  # of seconds: what took less is measured anew where the code is another
+EXPENSIVE_S = 600  # what took less is measured anew where the code is another
 EXPENSIVE_SCALES = ("hours", "paper")  # scales that always take longer
 SEED_PARAMS = ("seeds", ONLY_SEED)
 
@@ -309,7 +309,7 @@ class _SettingRuns:
     def __init__(self, plan: MeasurementPlan, run: Run) -> None:
         self.plan, self.run = plan, run
         there = history.rows(None, kind="setting", **{store.PARENT: run.id})
-        for row in (row for row in there if row.status != "FINISHED"):  # of a kill
+        for row in (row for row in there if row.status != "FINISHED"):  # left by a kill
             store.client().delete_run(row.id)
         self.written = {row.tags["fingerprint"] for row in there if row.status == "FINISHED"}
 

@@ -16,7 +16,7 @@ SMALLER_SCALE = "smaller scale"
 NOT_DECIDABLE = "not decidable here"
 NOT_RUN = "not run"
 UNDECIDED = (NOT_RUN, NOT_DECIDABLE)  # without a run
-VERDICTS = {  # of a claim, in the order in which they are shown
+VERDICTS = {  # in the order in which they are shown
     "holds": "every bound that decides the theorem holds, and nothing quoted has a slip or a wrong "
     "step",
     "holds as corrected": "the theorem holds; a quoted sentence has a slip, a constant or a step "
@@ -36,12 +36,12 @@ VERDICTS = {  # of a claim, in the order in which they are shown
 
 @dataclass(frozen=True)
 class Words:
-    """What a claim is called whose bounds hold, or of which one is broken."""
+    """The verdict of a claim whose bounds hold, and of one with a broken bound."""
 
     holds: str
     broken: str
     corrected: str
-    """Its bounds hold, and a quoted sentence does not."""
+    """The verdict where the bounds hold, and a quoted sentence does not."""
 
 
 THEOREM = Words("holds", "refuted", corrected="holds as corrected")
@@ -58,7 +58,7 @@ def agree(first: str, second: str) -> bool:
 
 @dataclass(frozen=True)
 class Bound:
-    """What one metric must satisfy for the claim to hold.
+    """A condition on one metric that holds if the claim does.
 
     `every` is for theorems: one counterexample refutes. Otherwise the mean over seeds decides, by
     a one-sided Student confidence interval. A bound with two sides is a test of equivalence, two

@@ -1,4 +1,4 @@
-"""What a recipe needs of schedules, data, networks and machines, asked before it is trained."""
+"""Checks of a recipe against schedules, data, networks and machines, before it is trained."""
 
 import keras_models
 from pipelines.data import datasets

@@ -1,4 +1,4 @@
-"""What a measurement takes: `seconds(22)`, `minutes(8)`, `hours(10, 19)`, `hours(2, gpu=True)`."""
+"""Costs of measurements: `seconds(22)`, `minutes(8)`, `hours(10, 19)`, `hours(2, gpu=True)`."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""In what the published recipes differ from their sources, or say what these leave open.
+"""Differences of the published recipes from their sources, and what these leave open.
 
 One table for each cell of HM Table 2 and LY Table 1, which its claim's card shows. Effects are in
 points of test error. They are estimates, nothing that was measured here, unless they say so.

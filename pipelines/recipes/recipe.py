@@ -46,9 +46,9 @@ class Recipe:
     name: tyro.conf.Suppress[str]
     source: tyro.conf.Suppress[str]
     reported: tyro.conf.Suppress[Mapping[str, float]] = field(default_factory=dict)
-    """What the source reports of it, by our names of numbers."""
+    """Numbers that the source reports of it, by our names."""
     costs: tyro.conf.Suppress[Mapping[str, Cost]] = field(default_factory=dict)
-    """What a run takes at each scale, on 2 cores or a GPU."""
+    """The time of a run at each scale, on 2 cores or a GPU."""
     steps_per_execution: tyro.conf.Suppress[int | None] = None
     """Steps in one call of Keras, for networks that calls cost more than steps: logs and
     checkpoints come between calls (None: up to 50 where a GPU holds the pictures, else 1)."""

@@ -1,4 +1,4 @@
-"""What the sources report: every number of HM, R, B and LY, where it is printed, of what it is.
+"""Numbers that HM, R, B and LY report: each with its place in print, and what it measures.
 
 Numbers that a claim or a recipe states of itself are read there; this table adds its citation and
 what it does not state. Pages are given where they were looked up. R and B print none of their own.
@@ -51,12 +51,12 @@ class Reported:
     part_of: str = ""
     """The claim, where the name is not one."""
     places: tuple[Place, ...]
-    """Where the numbers are printed: in the source, then where it has them from."""
+    """Places where the numbers are printed: the source, then where it has them from."""
     setting: str
     n: int | None = None
     """Runs behind each number, if that is said."""
     numbers: Mapping[str, float] = field(default_factory=dict)
-    """What neither claim nor recipe states, under the names that our runs give it."""
+    """Numbers that neither claim nor recipe states, under the names that our runs give them."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """The setting of a claim that has no paper scale."""
     trained_as: tuple[str, ...] = ()

@@ -24,8 +24,8 @@ from pipelines.results.scoreboard import Entry
 from pipelines.tracking import history
 from pipelines.tracking.bundles.shape import Document
 
-MOST_SETTINGS, MOST_POINTS = 10, 200  # of a chart, of a curve: more cannot be told apart
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash")  # of the metrics of a chart
+MOST_SETTINGS, MOST_POINTS = 10, 200  # in a chart, on a curve: more cannot be told apart
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash")  # one a metric of a chart
 COLOURS = (
     *("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd"),
     *("#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf"),
@@ -57,7 +57,7 @@ def write_page(entry: Entry, figure: str) -> str:
         view=entry.view,
         other_code=count_other_code(run) if run else 0,
         cells=len(run.measured) if run else 0,
-        charts=[  # as JSON that can stand in a page of HTML
+        charts=[  # JSON that may stand in a page of HTML
             (chart, json.dumps(chart, separators=(",", ":")).replace("<", "\\u003c"))
             for chart in (charts(run, run.plan) if run and run.plan else ())
         ],
@@ -68,11 +68,11 @@ def write_page(entry: Entry, figure: str) -> str:
 
 @dataclass(frozen=True)
 class Group:
-    """What one colour of a chart shows: runs that differ in their seed alone."""
+    """The runs that share a colour of a chart: they differ in their seed alone."""
 
     label: str
     runs: Sequence[tuple[Array, Mapping[str, Array]]]
-    """Of every seed, steps [k] and by metric values [k], NaN where a step has none."""
+    """One pair a seed: steps [k], and by metric values [k], NaN where a step has none."""
 
     def curves(self, metric: str) -> list[Curve]:
         """Return the curve of every seed, at the steps that have a value."""
@@ -131,7 +131,7 @@ def draw(groups: Sequence[Group], metrics: Sequence[str], axis: str) -> dict[str
     most_positive = 2 * sum(value > 0 for value in values) > len(values)
     logarithmic = not shares and most_positive and min(values) >= 0
     longest = max((steps for group in chosen for steps, _ in group.runs), key=len)
-    steps = longest[longest > 0]  # as 8, 16, 32, 64: only a logarithmic axis shows them all
+    steps = longest[longest > 0]  # 8, 16, 32, 64: only a logarithmic axis shows them all
     grow = len(steps) > 3 and steps[-1] - steps[-2] > 3 * (steps[1] - steps[0])
     geometric = bool(grow and steps[-1] >= 8 * steps[0])
     return {

@@ -9,8 +9,8 @@ from pipelines.tracking.history import Row
 
 MIN_ID_LETTERS = 4  # letters of an id that name a run
 MISSING = "-"
-MAX_CHARTS = 12  # of curves, and as many of numbers, to which a comparison leads
-MAX_VALUE_LETTERS = 40  # of a value in the terminal
+MAX_CHARTS = 12  # a comparison has so many charts of curves, and as many of numbers
+MAX_VALUE_LETTERS = 40  # longer values are cut in the terminal
 
 
 def compare(names: Sequence[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How many claims have each verdict, and quotations each grade: counted in one place.
+"""Counts of the verdicts of claims and of the grades of quotations, made in one place.
 
 RESULTS.md, README.md, docs/found.md, the site and the scoreboard show these numbers. Where a text
 holds them between `START` and `END`, `report --publish` writes them anew.
@@ -24,7 +24,7 @@ class Counts:
     """Numbers of claims by verdict, and of quotations by grade; all words, some with 0."""
 
     theirs: Mapping[str, int]
-    """Of the documents' claims."""
+    """Verdicts of the documents' claims, counted."""
     ours: Mapping[str, int]
     grades: Mapping[str, int]
 

@@ -90,7 +90,7 @@ def _read_recipe(row: Row) -> tuple[Recipe, float]:
             steps=1,
         )
         return recipe, ROUNDING[recipe.precision]
-    except DAMAGE_ERRORS as error:  # of a run that arrived
+    except DAMAGE_ERRORS as error:  # a run from elsewhere may be damaged
         raise UserError(
             f"What is evaluated must say how it was trained. Received: {row.name} ({row.id}): "
             f"{short(error)}. Train it again with --force."
@@ -139,7 +139,7 @@ def _measure(
 
     from pipelines.training import evaluation, input_pipeline
 
-    network, task, split = model, splits.task, splits.val  # as in training
+    network, task, split = model, splits.task, splits.val  # what training reports
     if isinstance(split, Pictures | Photographs):  # stored networks read pixels 0..255
         standard = keras.Input(split.shape)
         scale, offset = (255 * split.std).tolist(), (255 * split.mean).tolist()

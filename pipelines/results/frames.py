@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-DRAWN = ("batch_loss", "val_error_pct", "val_loss")  # of a training, the first two that it has
+DRAWN = ("batch_loss", "val_error_pct", "val_loss")  # the first two that a training has
 
 
 def trainings(row: history.Row) -> list[history.Row]:

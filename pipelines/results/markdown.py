@@ -8,7 +8,7 @@ from pipelines.measurement.claim_view import ClaimView, group_by_document, markd
 from pipelines.results import counts
 
 ERRORS = "test error: mean ± sd"
-SHORT = ("claim", "seeds", ERRORS, "cost", "trained on")  # of trained networks, in RESULTS.md
+SHORT = ("claim", "seeds", ERRORS, "cost", "trained on")  # columns of trained networks
 TRAINED = (
     *("claim", "scale", "seeds", ERRORS, "floor reached", "verdict", "decided by", "cost"),
     *("trained on", "commit"),

@@ -43,7 +43,7 @@ def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:
         number = models[0].aliases.get(ALIAS) if models else None
         version = number and store.client().get_model_version(name, str(number))
         row, chosen_scale = _choose(recipe, scale, version)
-        _logged_model(row)  # of a champion that stays too: it is about to be served
+        _logged_model(row)  # asked of a champion that stays, too: it is about to be served
         present = (version.run_id, version.tags.get("scale")) if version else None
         new = (row.id, chosen_scale) != present
         if dry_run:
@@ -66,7 +66,7 @@ def _choose(recipe: Recipe, scale: str, version: Any) -> tuple[history.Row, str]
             f", of {present_scale} scale, whose run {version.run_id} is gone. Register a run of "
             f"{present_scale} scale, or delete that version in the UI first."
         )
-    present = version.run_id if present_scale == scale else None  # of equal ones it stays
+    present = version.run_id if present_scale == scale else None  # it stays where both are equal
     runs = candidates(recipe, scale)
     return min(runs, key=lambda row: (validation_number(row), row.id != present)), scale
 

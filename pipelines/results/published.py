@@ -1,4 +1,4 @@
-"""What the project has published: results.json, read back."""
+"""The published results: results.json, read back."""
 
 import json
 import math
@@ -17,7 +17,7 @@ def read(file: Path = ROOT / FILE) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(file.read_bytes())
     for claim in [*document["claims"], *document["unfinished"]]:
         for metric in claim["metrics"].values():
-            if metric["mean"] is None:  # of networks that diverged: JSON has no NaN
+            if metric["mean"] is None:  # the networks diverged: JSON has no NaN
                 metric["mean"] = math.nan
     return document
 

@@ -16,8 +16,8 @@ from pipelines.tracking import history, store
 from pipelines.tracking.history import Row
 
 REGRESSION = 3  # the exit code
-RELATIVE_TOLERANCE = 1e-6  # of a number that counts as unchanged
-KINDS = {"claim": "claim", "seeds": "recipe"}  # of results: the tag that names each
+RELATIVE_TOLERANCE = 1e-6  # a number that differs by less is unchanged
+KINDS = {"claim": "claim", "seeds": "recipe"}  # kinds of results: the tag that names each
 ERRORS = ("val_", "test_")  # begin the numbers of seeds that are watched
 PACKAGES = "provenance/packages.txt"
 VERSION = "version."  # begins the tags of a few packages
@@ -44,7 +44,7 @@ def compare_newest(
     Of the claims and recipes in `names`, or of children of `below`, and of `runs`, if given.
     What was measured once is not compared; results of which one seed is compared are in `one_seed`.
     """
-    pairs = []  # by name
+    pairs = []  # sorted by name
     results = {row.id: row for row in [*_newest(names, below), *runs]}
     for new in sorted(results.values(), key=_settings):
         tags = {tag: new.tags[tag] for tag in ("kind", "fingerprint")}
@@ -107,7 +107,7 @@ def _find_changes(pair: Pair) -> list[dict[str, Any]]:
         low_high = _changed_interval(pair, metric)
         if low_high is not None:
             numbers = (row.metrics[metric] for row in (pair.old, pair.new))
-            old, new = (n if math.isfinite(n) else str(n) for n in numbers)  # as JSON has it
+            old, new = (n if math.isfinite(n) else str(n) for n in numbers)  # JSON has no infinity
             interval: dict[str, Any] = {"interval": list(low_high)} if low_high else {}
             changes.append(runs | {"what": metric, "before": old, "after": new} | interval)
     return changes

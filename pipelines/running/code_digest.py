@@ -51,7 +51,7 @@ SILENT = (  # modules and folders that check, show, record or survive: no number
     "tuning.plan",
     "tuning.storage",
 )
-FOLLOWED = ("pipelines.measurement.grid", "pipelines.recipes.lr")  # in spite of that
+FOLLOWED = ("pipelines.measurement.grid", "pipelines.recipes.lr")  # silent folders, but for these
 CLAIMS = "pipelines.claims"  # whose modules may be in folders elsewhere, too
 CLAIM_MAKERS = ("Theorem", "Experiment", "compare", "table_cell", "tuning_claim")
 WORDS_OF_CLAIMS = {  # what a claim says, shows and is judged by, not what is measured

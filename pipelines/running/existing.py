@@ -1,4 +1,4 @@
-"""What exists already of a training: a finished run, an interrupted one, or nothing.
+"""The part of a training that exists already: a finished run, an interrupted one, or nothing.
 
 `existing` answers that once, and `run` acts on it. The rest is what other commands ask about
 earlier trainings, and how a run that ends early says where it stopped.

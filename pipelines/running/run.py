@@ -34,12 +34,12 @@ EXPERIMENT = "trained networks"
 
 @dataclass(frozen=True)
 class TrainingObserver:
-    """What a search sees of a training, whose test set stays unread."""
+    """The numbers of a training that a search sees; the test set stays unread."""
 
     report: Callable[[Mapping[str, float], int], None]
     """Gets every number that is logged, with its step; may raise Pruned."""
     lost: Mapping[str, float]
-    """What stands for the numbers of a training whose loss diverges, which is a result here."""
+    """The numbers of a training whose loss diverges, which is a result here."""
     validate_every: int | None = None
     """Steps between two validations; None: an epoch."""
 

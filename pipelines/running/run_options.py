@@ -1,4 +1,4 @@
-"""How a run is made: what is done about earlier runs, how often it is saved, when it pauses."""
+"""Options of a run: what is done about earlier runs, how often it is saved, when it pauses."""
 
 import math
 import time
@@ -10,7 +10,7 @@ from pipelines.errors import Paused
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What is done about earlier runs, how often a run is saved, when it pauses, what trains."""
+    """Treatment of earlier runs, checkpoints, pauses, and the machines that train."""
 
     force: bool = False
     """Train again what has finished."""

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-CONFIDENCE = 0.95  # of each one-sided interval
-PREDICTION = 0.95  # of the two-sided interval for one more run
+CONFIDENCE = 0.95  # level of each one-sided interval
+PREDICTION = 0.95  # level of the two-sided interval for one more run
 DIFFERENCE_LEVEL = 0.95
 # Quantiles of Student's t come from scipy.special: scipy.stats takes 0.6 s to import.
 
@@ -94,7 +94,7 @@ def difference_interval(old: Sample, new: Sample) -> tuple[float, float]:
     """Return the interval of the mean of `new` less that of `old`; one of the two has a spread."""
     from scipy.special import stdtrit
 
-    scale = max(old[1], new[1])  # of which the square need not be a finite number, nor above 0
+    scale = max(old[1], new[1])  # its square may overflow, or be 0
     squares = [((sd / scale) ** 2 / n, n) for _, sd, n in (old, new)]
     total = sum(square for square, _ in squares)
     freedom = total**2 / sum(square**2 / (n - 1) for square, n in squares)

@@ -1,4 +1,4 @@
-"""What the page of a training in MLflow says: its errors, what it is, which command made it."""
+"""The page of a training in MLflow: its errors, what it is, which command made it."""
 
 from collections.abc import Mapping
 

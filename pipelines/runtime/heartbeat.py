@@ -18,11 +18,11 @@ from pathlib import Path
 
 BEAT_S = 60.0  # between two heartbeats
 # Without a sign of life for so long, another machine's process is taken for dead:
-LOST_S = 3_600.0  # of one that writes a run, by the run's tags
-JOURNAL_LOST_S = 300.0  # by a journal in a shared folder, whose lock is not seen
-STUDY_LOST_S = 600.0  # of one that leads a study or trains a trial
+LOST_S = 3_600.0  # a process that writes a run, by the run's tags
+JOURNAL_LOST_S = 300.0  # the same, by a journal in a shared folder, whose lock is not seen
+STUDY_LOST_S = 600.0  # a process that leads a study or trains a trial
 PROCESS, MACHINE, HEARTBEAT = "process", "machine", "heartbeat"  # tags of a run
-SETTLED = "settled"  # and of one whose process was found dead: why
+SETTLED = "settled"  # tag of a run whose process was found dead: why
 
 
 def tags() -> dict[str, str]:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pipelines.errors import UserError
 
-WEBHOOK_S = 10.0  # for a webhook
+WEBHOOK_S = 10.0  # time that a webhook has to answer
 COMMAND_S = 60.0
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -64,7 +64,7 @@ def _post(target: str, text: str) -> str:
     headers = {"Content-Type": "application/json"}
     try:
         with requests.Session() as session:
-            session.trust_env = urlsplit(target).hostname not in LOOPBACK  # to which no proxy leads
+            session.trust_env = urlsplit(target).hostname not in LOOPBACK  # no proxy leads there
             answer = session.post(
                 target, data=text, headers=headers, timeout=WEBHOOK_S, allow_redirects=False
             )

@@ -8,7 +8,7 @@ from typing import Any
 
 SHOWN = {"loss": "loss {:.3g}", "error_pct": "error {:.1f} %"}  # numbers that a bar has room for
 WIDE = 100  # columns of a terminal with room for the rate beside these numbers
-PARTS = {"val": "validation", "train": "training"}  # of the data, the one that is shown first
+PARTS = {"val": "validation", "train": "training"}  # the first of these splits is shown
 _innermost: ContextVar[Callable[[str], None] | None] = ContextVar("innermost", default=None)
 
 

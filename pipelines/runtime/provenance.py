@@ -1,4 +1,4 @@
-"""Where a run came from: commit, uncommitted diff, packages, machine and process."""
+"""Provenance of a run: commit, uncommitted diff, packages, machine and process."""
 
 import functools
 import getpass
@@ -18,7 +18,7 @@ from pipelines.errors import without_password
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ("pipelines", "tuning")  # packages whose commands are `python -m PACKAGE ...`
-MOST_BYTES = 50_000_000  # of a file whose digest is taken
+MOST_BYTES = 50_000_000  # largest file whose digest is taken
 GENERATED = (
     "RESULTS.md",
     "results.json",

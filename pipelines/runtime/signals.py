@@ -11,7 +11,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class DeferredSignals:
-    """What came while signals were held back; a second one is not held."""
+    """The signal that came while signals were held back; a second one is not held."""
 
     def __init__(self) -> None:
         self.received: int | None = None

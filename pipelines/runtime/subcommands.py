@@ -19,9 +19,9 @@ from typing import Any
 from pipelines.errors import Ended, Unavailable
 from pipelines.runtime.provenance import ROOT
 
-PARENT = "PARENT_PROCESS"  # in the environment of a command: the process that it ends with
-GRACE_S = 30.0  # for a process that is told to end
-KEPT_BYTES = 10_000  # of what a command has printed, in which its error is found
+PARENT = "PARENT_PROCESS"  # environment variable: the process with which the command ends
+GRACE_S = 30.0  # time that a process has to end
+KEPT_BYTES = 10_000  # kept of what a command prints: its error is at the end
 
 
 def start(
@@ -142,7 +142,7 @@ def _pass_on(pipe: Any) -> str:
     latest = b""
     while chunk := pipe.read1():
         latest = (latest + chunk)[-KEPT_BYTES:]
-        with contextlib.suppress(OSError, ValueError):  # of a standard error that is closed
+        with contextlib.suppress(OSError, ValueError):  # standard error is closed
             sys.stderr.buffer.write(chunk)
             sys.stderr.flush()
     return latest.decode(errors="replace")

@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from pipelines.tracking.tracked_run import Run
 
 EXPERIMENT, KIND = "scheduled runs", "scheduled"  # where its run is found
-SPEC, LOG, OUTCOME = "attempt.json", "log.txt", "outcome.json"  # in its folder
+SPEC, LOG, OUTCOME = "attempt.json", "log.txt", "outcome.json"  # files of an attempt's folder
 RAN, FAILED, KILLED = "ran", "failed", "killed"
 FAILURE, STATE = "failure", "state"  # tags of its run
 NOT_NOTIFIED = "not_notified"  # tag of its run: why the notification failed
 MAX_LISTED_RUNS = 40  # on the page of its run
 POLL_S = 0.2
 
-ATTEMPT = "SCHEDULED_ATTEMPT"  # in the environment of all processes of an attempt: its folder
-TICK = "SCHEDULED_TICK"  # in the environment of the commands of a tick: which one it is
+ATTEMPT = "SCHEDULED_ATTEMPT"  # environment variable: the folder of the attempt
+TICK = "SCHEDULED_TICK"  # environment variable: the tick of a job's command
 
 _processes: set[Any] = set()  # that carry out attempts for this process
 
@@ -161,7 +161,7 @@ def run_tracked(spec: AttemptSpec, folder: Path) -> Outcome:
                 raise Ended(outcome.why, outcome.code or 1)
             if outcome.state == KILLED:
                 raise SystemExit(outcome.why)
-    except (Ended, SystemExit):  # by which the run has its status
+    except (Ended, SystemExit):  # they have set the run's status
         pass
     except (UserError, Unavailable) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -31,7 +31,7 @@ from pipelines.tracking.database import sqlite_uri
 POLL_S = 5.0  # between two reads of the jobs, which may be added or changed
 LISTEN_S = 30.0  # between two reads of a server for messages, of which we send none
 END_S = 0.5  # the same of a command: DBOS ends only after such a read
-CONNECT_S = 5  # for a server to answer
+CONNECT_S = 5  # time that a server has to answer
 SCHEDULE = "near-identity"  # the application whose processes run jobs at their times
 
 

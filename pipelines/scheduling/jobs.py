@@ -18,9 +18,9 @@ TICK = "tick"  # the workflow of a job whose time has come
 NAME_PATTERN = "[a-z0-9][a-z0-9-]{0,59}"
 HOUR_S = 3_600.0
 MAX_LENGTH_S = 3650 * 86_400.0  # ten years: beyond them dates end
-UNKNOWN_OPTION = "--no-such-option"  # by which a command line is checked
+UNKNOWN_OPTION = "--no-such-option"  # makes a command check its words and end
 NOT_OURS = "not in JSON as this project writes it; a py_pickle is not read, for it may run code"
-DATE_PLACEHOLDER = "{date}"  # in the words of a job: the day of the tick, in the job's time zone
+DATE_PLACEHOLDER = "{date}"  # stands for the day of the tick, in the job's time zone
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from pipelines.tracking import history, store, tracked_run
 KIND = "pipeline"  # tag of its run
 DONE = "done"  # state of a step
 ALL, RECORDED = "all", "recorded"  # words for several claims
-Answers = Mapping[str, Any]  # by step
+Answers = Mapping[str, Any]  # keys: the steps
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,7 @@ def serve(storage: str | None) -> None:
         found = list(schedule.read_jobs(client))
         readable = {job.name: job.times for job, _ in found}
         for entry in client.list_schedules(status="ACTIVE"):
-            if entry["schedule_name"] not in readable:  # at which DBOS would fire no job any more
+            if entry["schedule_name"] not in readable:  # DBOS would fire no job any more
                 client.pause_schedule(entry["schedule_name"])
         record_missed(client, found)
     with engine.serve_workflows(engine.SCHEDULE, storage):

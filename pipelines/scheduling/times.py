@@ -1,4 +1,4 @@
-"""When a job is due: a cron expression in a time zone, on the days when clocks are moved too.
+"""Due times of a job: a cron expression in a time zone, on the days when clocks are moved too.
 
 What is due at fixed times is due once on each day, as Debian's cron has it: a time that is skipped,
 at the moment to which the clocks are moved; one that comes twice, when it comes first. What is due
@@ -31,7 +31,7 @@ def next_tick(cron: str, zone: zoneinfo.ZoneInfo, after: datetime) -> datetime |
 
 def is_tick(cron: str, zone: zoneinfo.ZoneInfo, moment: datetime) -> bool:
     """Return whether a job is due at that moment."""
-    utc = moment.astimezone(UTC)  # in which no moment comes twice
+    utc = moment.astimezone(UTC)  # UTC repeats no time of day
     tick = next_tick(cron, zone, utc - timedelta(microseconds=1))
     return tick is not None and tick.astimezone(UTC) == utc
 

@@ -17,9 +17,9 @@ from pipelines.runtime import files, provenance
 SQLITE = "sqlite:///"
 MADE_BY = ("made_by", "near-identity")  # tag of the experiments that the project has created
 CONNECT_TIMEOUT_S = 5
-CACHE_KB = 65_536  # of a database in memory: with the default indices of many runs are reread
-REVISION = "dc11669786a5"  # of the tables of MLflow 3.17.2, as their alembic_version says
-ARTIFACTS = "artifacts"  # of runs, beside an SQLite database
+CACHE_KB = 65_536  # a database's cache: with the default, indices of many runs are reread
+REVISION = "dc11669786a5"  # alembic_version of the tables of MLflow 3.17.2
+ARTIFACTS = "artifacts"  # folder of runs' files, beside an SQLite database
 LOCATION_COLUMNS = {  # the columns of MLflow's tables that hold places
     "experiments": ("artifact_location",),
     "runs": ("artifact_uri",),
@@ -135,7 +135,7 @@ def prepare(where: str, own_home: bool) -> None:
     with contextlib.closing(sqlite3.connect(path, timeout=1)) as database:
         with contextlib.suppress(sqlite3.OperationalError):  # on a network's disk: slower without
             database.execute("PRAGMA journal_mode = WAL")
-        with contextlib.suppress(sqlite3.OperationalError), database:  # or it cannot be written
+        with contextlib.suppress(sqlite3.OperationalError), database:  # it may not be writable
             if not _find_tag(database):
                 tag = "INSERT INTO experiment_tags (key, value, experiment_id) VALUES (?, ?, 0)"
                 database.execute(tag, MADE_BY)

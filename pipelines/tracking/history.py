@@ -1,4 +1,4 @@
-"""What is already in the database: runs, found by their tags, and their curves."""
+"""Recorded runs, found by their tags, and their curves."""
 
 import math
 import sys
@@ -61,7 +61,7 @@ NEEDED = {  # tags that are read of every run of these kinds
     "seeds": ("recipe", "fingerprint"),
     "study": ("study",),
 }
-JUDGED = ("verdict", "as_printed", "floor", "commit")  # of finished results
+JUDGED = ("verdict", "as_printed", "floor", "commit")  # tags of finished results
 COUNTS = ("seed", "seeds", "only_seed")  # params and tags that are whole numbers, where they are
 
 

@@ -33,12 +33,12 @@ FACTS = ("tags", "params", "dataset")
 
 @dataclass(frozen=True)
 class Content:
-    """What a journal says of a run, in the order in which it was written."""
+    """The contents of a run's journal, in the order in which they were written."""
 
     numbers: list[Number] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     status: str = "KILLED"
-    """How it ended; that, where its writer did not come to say so."""
+    """The run's end; KILLED, where its writer did not come to say so."""
 
 
 class Journal:
@@ -53,7 +53,7 @@ class Journal:
         self._file = _open_locked(self.path)
         written = self._file.read()
         self.undelivered = parse_content(_parse_lines(written))
-        self._torn = bool(written)  # by a kill, it may be
+        self._torn = bool(written)  # a kill may have torn the last line
         self._end = len(written)
         self._header = {"uri": without_password(uri), "host": socket.gethostname()}
         with contextlib.suppress(OSError):  # a full disk: the first numbers will say so
@@ -149,7 +149,7 @@ def claim_stale(path: Path, uri: str) -> Iterator[list[dict[str, Any]]]:
             pass
         except OSError as error:
             print(f"{path} cannot be read: {error.strerror}", file=sys.stderr)
-        # of a database that both were copied or moved with; one without a header is being made
+        # a copied or moved database keeps its name; one without a header is being made
         stores = {_store_name(str(line["uri"])) for line in lines if "uri" in line}
         is_here = {str(line["host"]) for line in lines if "host" in line} <= {socket.gethostname()}
         is_dead = is_here or silent_s > JOURNAL_LOST_S  # another host's lock is not seen

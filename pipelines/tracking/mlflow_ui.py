@@ -21,7 +21,7 @@ from pipelines.tracking import database, store
 
 MODELS = "workflowType=machine_learning"  # past the page on which the UI opens
 VIEW = "mlflow.sharedViewState."  # begins the tag of a view
-MAX_LISTED_IDS = 100  # in the filter of a view, whose tag holds 5,000 characters
+MAX_LISTED_IDS = 100  # the filter of a view is a tag, which holds 5,000 characters
 DESCRIPTIONS = {  # the experiments: one a family of claims, and what serves them
     "linear theory": "Claims about linear networks with identity shortcuts: every run is a claim "
     "or a sweep, with the bound beside what was measured. The runs below a sweep are its settings.",
@@ -38,7 +38,7 @@ DESCRIPTIONS = {  # the experiments: one a family of claims, and what serves the
 }
 CLAIMS = (*(f"tags.`{tag}`" for tag in ("verdict", "scale", store.RESULT)), "metrics.`wall_s`")
 PROVENANCE = tuple(f"tags.`{tag}`" for tag in ("origin", "source"))
-COLUMNS = {  # of the table of runs, by experiment, in their order
+COLUMNS = {  # the table of runs shows these, by experiment, in this order
     "trained networks": (
         *CLAIMS,
         *(f"metrics.`{key}`" for key in ("test_error_pct", "sd/test_error_pct")),
@@ -55,14 +55,14 @@ COLUMNS = {  # of the table of runs, by experiment, in their order
         for tag in ("state", "exit_code", "job", "tick", "attempt", "failure", "command")
     ),
 }
-WIDTHS = {  # of columns, where not 100
+WIDTHS = {  # columns that are not 100 wide
     **{"tags.`verdict`": 110, "tags.`scale`": 70, f"tags.`{store.RESULT}`": 330},
     **{"params.`schedule`": 80, "params.`learning_rate`": 90, "metrics.`val_error_pct`": 110},
     **{"metrics.`best_val_error_pct`": 140, "tags.`exit_code`": 80, "tags.`tick`": 200},
 }
 BY_NAME = "tags.`mlflow.runName`"
 NO_SETTINGS = "tags.kind != 'setting'"  # a sweep has thousands of runs below it
-VIEWS = {  # of the table of runs: which, in which order, ascending or not
+VIEWS = {  # of the table: which runs, in which order, ascending or not
     "newest": (NO_SETTINGS, "attributes.start_time", False),
     "claims": (f"{NO_SETTINGS} and tags.kind != 'training'", "tags.`claim`", True),
     "trials": ("tags.kind = 'trial'", "metrics.`val_error_pct`", True),
@@ -74,7 +74,7 @@ TITLES = {  # what follows an experiment's name, the view, and of which kinds a 
 LEARNING = ("val_error_pct", "train_error_pct", "val_loss", "train_loss", "learning_rate")
 Group = tuple[str, str]  # "tag" or "param", and its name
 CURVES = "curves"  # title of a section of charts
-TITLE_CHARS, MANY_CHARTS = 24, 4  # of a chart in half the width; so many are, whatever their titles
+TITLE_CHARS, MANY_CHARTS = 24, 4  # title of a chart of half width; so many have that, anyway
 
 
 def address(host: str = "127.0.0.1", port: int = 5000) -> str:

@@ -27,8 +27,8 @@ from pipelines.errors import DAMAGE_ERRORS
 
 RULE = "A stored model must be as this project stores one: any other could run programs."
 MLMODEL, NETWORK = "MLmodel", "data/model.keras"
-TEXT_BYTES = 1 << 13  # of a file of text: ours have less than 2,000
-LAYERS_BYTES = 1 << 23  # of a network's description: that of ResNet-152 has 560,000
+TEXT_BYTES = 1 << 13  # largest file of text: ours have less than 2,000
+LAYERS_BYTES = 1 << 23  # largest description of a network: that of ResNet-152 has 560,000
 
 
 Text = str | None
@@ -100,11 +100,11 @@ class Description(Form):
     utc_time_created: Text = None
 
 
-PATH = r"^[A-Za-z0-9_-]+([./][A-Za-z0-9_-]+)*$"  # of letters, digits, _ - . and /, without ".."
-MOST = 1 << 24  # of units, channels, pixels
+PATH = r"^[A-Za-z0-9_-]+([./][A-Za-z0-9_-]+)*$"  # letters, digits, _ - . and /, without ".."
+MOST = 1 << 24  # units, channels or pixels
 Name = Annotated[str, Field(pattern=PATH)]
 Count = Annotated[int, Field(ge=0, le=MOST)]
-SETTINGS = {  # of the parts of a network that have them
+SETTINGS = {  # what the parts of a network may be set to
     **{"name": Name | None, "keras_history": list[Name | int]},
     **dict.fromkeys(("units", "filters", "depth", "groups", "input_dim", "output_dim"), Count),
     **dict.fromkeys(("kernel_size", "dilation_rate", "pool_size"), Count | list[Count]),
@@ -138,7 +138,7 @@ class Registered(Form):
     model_version: Text
 
 
-FORMS: dict[str, Any] = {  # of the files of text: YAML, or lines
+FORMS: dict[str, Any] = {  # what the files of text may hold: YAML, or lines
     MLMODEL: Description,
     "conda.yaml": Conda,
     "python_env.yaml": Virtualenv,
@@ -146,12 +146,12 @@ FORMS: dict[str, Any] = {  # of the files of text: YAML, or lines
     "data/keras_module.txt": list[Literal["keras"]],
 }
 OPTIONAL_FORMS: dict[str, Any] = {"registered_model_meta": Registered}  # where a model is read
-REFUSED_TOKENS = (  # of YAML, what ours has not
+REFUSED_TOKENS = (  # parts of YAML that ours has not
     *(yaml.AliasToken, yaml.AnchorToken, yaml.TagToken, yaml.DirectiveToken),
     *(yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken),  # deep ones take minutes
 )
-NETWORK_PARTS = ("config.json", "metadata.json", "model.weights.h5")  # of the network's archive
-HARMLESS_CLASSES = re.compile(  # of its description, by module and name
+NETWORK_PARTS = ("config.json", "metadata.json", "model.weights.h5")  # in the network's archive
+HARMLESS_CLASSES = re.compile(  # module and name, as its description has them
     r"(keras\.(layers|initializers|regularizers|constraints)|keras\.src\.ops\.(numpy|nn|math|linalg)"
     r"|keras_models\.\w+)\.[A-Z]\w*|keras\.DTypePolicy|keras\.src\.models\.functional\.Functional"
 )

@@ -134,7 +134,7 @@ class Waiting:
 
     def __init__(self, content: journals.Content, spool: Path) -> None:
         self.numbers, self.facts, self.spool = [*content.numbers], [*content.facts], spool
-        self.lock = threading.Lock()  # of what waits; never held while the store is asked
+        self.lock = threading.Lock()  # guards what waits; never held while the store is asked
 
     def deliver(self, run_id: str) -> None:
         """Send the oldest first, and what is added meanwhile.
@@ -157,7 +157,7 @@ class Waiting:
 
 
 class Outbox:
-    """What one run of this process sends to MLflow; `close` ends it."""
+    """The numbers, tags and files that a run sends to MLflow; `close` ends it."""
 
     failed_at = -RETRY_AFTER_S  # when a run of this process last ended without its store
 
@@ -255,7 +255,7 @@ class Outbox:
                 return
             if time.time() - self._last_heartbeat > heartbeat.BEAT_S:
                 with contextlib.suppress(OSError, store.unavailable()):
-                    os.utime(self.journal.path)  # for hosts that do not see its lock
+                    os.utime(self.journal.path)  # a sign of life for hosts that do not see its lock
                     store.client().set_tag(self.run_id, heartbeat.HEARTBEAT, heartbeat.timestamp())
                     if time.time() - self._last_heartbeat > heartbeat.LOST_S:  # closed as dead
                         store.client().update_run(self.run_id, status="RUNNING")

@@ -15,7 +15,7 @@ from pipelines.tracking import history, journals, store
 from pipelines.tracking.outbox import PERMANENT_ERRORS, Waiting
 
 UNDELIVERABLE = ".orphan"  # ends the name of a journal that MLflow will never take
-DYING_S = 5.0  # in which a process that was killed gives up all that it holds
+DYING_S = 5.0  # time in which a killed process gives up all that it holds
 
 
 def deliver_journals() -> list[str]:
@@ -61,7 +61,7 @@ def recover() -> dict[str, str]:
     with store.lock("settle"):
         for run_id, why in dead_without_journal().items():
             mark_killed(run_id, why)
-            journals.delete(store.home() / "live" / f"{run_id}.jsonl")  # of a kill as it began
+            journals.delete(store.home() / "live" / f"{run_id}.jsonl")  # left by a kill as it began
             closed[run_id] = why
     return closed
 

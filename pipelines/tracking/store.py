@@ -1,4 +1,4 @@
-"""Where the runs are: the tracking store, its client, its experiments.
+"""The tracking store: where the runs are, its client, its experiments.
 
 With the other modules of this folder the only door to MLflow.
 """
@@ -86,7 +86,7 @@ def client(where: str | None = None) -> Any:
     mlflow_client = _client(where or uri())
     import mlflow  # only now: it reads the environment when it is imported
 
-    if mlflow.get_tracking_uri() != (where or uri()):  # of this process's last store
+    if mlflow.get_tracking_uri() != (where or uri()):  # this process's last store was another
         mlflow.set_tracking_uri(where or uri())
     return mlflow_client
 
@@ -99,10 +99,10 @@ def _client(where: str) -> Any:
     retries = os.environ.get(RETRIES_VARIABLE)
     os.environ[RETRIES_VARIABLE] = retries or "2"  # a wrong address is soon said to be one
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
-    warnings.filterwarnings("ignore", "IProgress not found")  # in a notebook its bars are text
+    warnings.filterwarnings("ignore", "IProgress not found")  # a notebook shows its bars as text
     import mlflow
 
-    for name in ("mlflow", "alembic"):  # of migrations and monitors a newcomer need not read
+    for name in ("mlflow", "alembic"):  # a newcomer need not read of migrations and monitors
         logging.getLogger(name).setLevel(logging.WARNING)
     # a locked or full database: raised as well, and said by us in a sentence
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)

@@ -89,7 +89,7 @@ def _check_size(path: Path) -> None:
     except Exception as error:  # whatever Keras raises for settings that do not fit together
         raise ValueError(f"a network that Keras cannot build: {short(error)}") from error
     finally:
-        keras.backend.clear_session()  # or the next model would make these variables, too
+        keras.backend.clear_session()  # else the next model would make these variables, too
     largest = max(math.prod(size or 1 for size in shape) for shape in shapes)
     if weights > room or largest > MOST_OUTPUTS:
         raise ValueError(

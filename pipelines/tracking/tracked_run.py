@@ -32,7 +32,7 @@ from pipelines.tracking.outbox import FLUSH_S, MODEL_FOLDER, Outbox, send_batch
 SYSTEM = "system/"  # begins the metrics of the machine, as MLflow calls them
 FAILURE = "failure"  # tag: what ended a run early
 BEGUN_WITH_CODE = "begun_with_code"  # tag of a run that other code began: its digest
-FIGURE_STYLE: dict[str, Any] = {"dpi": 120, "metadata": {"Software": None}}  # of every PNG
+FIGURE_STYLE: dict[str, Any] = {"dpi": 120, "metadata": {"Software": None}}  # used for every PNG
 PARENT_VARIABLE = "PARENT_RUN"  # environment variable: the run that the runs of commands are below
 
 
@@ -55,9 +55,9 @@ class Run:
     system_metrics: bool = False
     """Whether `system_metrics` logs anything."""
     logged: dict[str, int] = field(default_factory=dict)
-    """Of a resumed run, by metric the last step that an earlier process wrote."""
+    """The last step by metric that an earlier process wrote, where the run was resumed."""
     known: set[tuple[str, int, float]] = field(default_factory=set)
-    """Of a resumed run, every metric, step and value that an earlier process wrote."""
+    """Every metric, step and value that an earlier process wrote, where the run was resumed."""
 
     def log(self, metrics: Mapping[str, float], step: int = 0, when_ms: int | None = None) -> None:
         """Write down numbers of one step: in the journal at once, in MLflow within seconds.
@@ -183,13 +183,13 @@ def track(
             run.text(hide_passwords(traceback.format_exc()), "traceback.txt")
         raise
     finally:
-        with signals.defer():  # or a run that has ended would say RUNNING until the next command
+        with signals.defer():  # else a run that has ended would say RUNNING until the next command
             run.outbox.close(status)
 
 
 def inherited_parent() -> Parent | None:
     """Return the run that the starter of this process named; None if none, or in another store."""
-    with suppress(ValueError, KeyError, TypeError):  # of a variable that others have set
+    with suppress(ValueError, KeyError, TypeError):  # others may have set the variable
         document = json.loads(os.environ.get(PARENT_VARIABLE, "{}"))
         if document["store"] == _store_digest():
             return Parent(document["id"], document["experiment"])

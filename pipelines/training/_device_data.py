@@ -22,8 +22,8 @@ from pipelines.errors import UserError
 from pipelines.recipes.recipe import Recipe
 from pipelines.training.devices import Place
 
-MOST_BYTES = 4 << 30  # of a data set that is kept on a GPU unasked
-MOST_PIXELS = 2**31  # of all pictures: their numbers are int32
+MOST_BYTES = 4 << 30  # largest data set that is kept on a GPU unasked
+MOST_PIXELS = 2**31  # in all pictures: their indices are int32
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a training run writes down as it goes: a Keras callback.
+"""The Keras callbacks that write down a training run as it goes.
 
 Imports Keras at the top: import this module inside the functions that train.
 """
@@ -74,7 +74,7 @@ class MetricsLogger(keras.callbacks.Callback):
 
     @property
     def seen_numbers(self) -> dict[str, float]:
-        """What was best on the test set so far; nothing where it is not looked at."""
+        """The best numbers on the test set so far; none where it is not looked at."""
         return self.seen.summarize() if self.seen else {}
 
     @property

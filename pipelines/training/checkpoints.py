@@ -23,7 +23,7 @@ from pipelines.runtime.files import replace_whole
 KEPT = 2
 NOTE = "note"
 
-Arrays = Mapping[str, Sequence[NDArray[Any]]]  # by part of the training, its variables in order
+Arrays = Mapping[str, Sequence[NDArray[Any]]]  # keys: parts of the training, with their variables
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Saving:
-    """Where checkpoints are kept, and after how many steps; None: after about a minute.
+    """The folder of checkpoints, and after how many steps they are saved; None: about a minute.
 
     From the moment `until` of time.monotonic() on, the next one is the last: training pauses.
     """

@@ -19,7 +19,7 @@ SEEDS_APART = 0x9E3779B9  # odd: no two devices draw alike
 
 @dataclass(frozen=True)
 class Place:
-    """Where a recipe trains: equal devices of one machine that share every batch."""
+    """The place where a recipe trains: equal devices of one machine that share every batch."""
 
     replicas: int
     kind: str  # CPU, NVIDIA H100

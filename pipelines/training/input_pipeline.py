@@ -26,7 +26,7 @@ from pipelines.recipes.recipe import Recipe
 
 Batch = tuple[NDArray[Any], ...]
 EVAL_BATCH = 500
-CROPS = 10  # of a photograph that is tested by several
+CROPS = 10  # a photograph that is tested by several has so many
 AHEAD = 4  # batches that are prepared while the network works
 
 

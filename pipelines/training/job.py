@@ -53,7 +53,7 @@ class TrainingJob:
 
     @property
     def device(self) -> str:
-        """What trains, and whether it holds the pictures."""
+        """The devices that train, and whether they hold the pictures."""
         return f"{self.place}, pictures on it" if self.holds_pictures else str(self.place)
 
     @property

@@ -8,7 +8,7 @@ from tuning.analysis import trial_results
 from tuning.optuna_log import silence
 from tuning.plan import OBJECTIVE_NAMES
 
-SEED = 0  # of the forest
+SEED = 0  # the forest's
 MIN_TRIALS = 10  # complete trials; a forest grown on fewer says nothing
 
 

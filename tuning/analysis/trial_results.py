@@ -1,4 +1,4 @@
-"""What a study's trials came to: which are finished, their errors, their cost, the front.
+"""Results of a study's trials: which are finished, their errors, their cost, the front.
 
 Takes Optuna's FrozenTrial and whatever has its attributes; imports no Optuna.
 """

@@ -1,4 +1,4 @@
-"""How hard a network is to tune, from the trials of a study.
+"""Tunability: how hard a network is to tune, from the trials of a study.
 
 Errors are validation errors in percent. Bands are 5-95 % of bootstrap resamples of the trials.
 """
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tuning.analysis import importances, trial_results
 
 Array = NDArray[np.float64]
-SEED, RESAMPLES = 0, 2_000  # of the bands
+SEED, RESAMPLES = 0, 2_000  # bootstrap that gives the bands
 BAND = (0.05, 0.95)
 TOLERANCE = 0.1  # share of the way from the best error to chance, up to which a trial is good
 RESOLUTION = 0.5  # decades of learning rate
@@ -66,7 +66,7 @@ class Tunability:
     drawn: int  # finished trials that the sampler chose
     best: Any  # the best complete trial, None without one
     best_pct: float  # its error; without one, the least that a pruned trial reported
-    curve: BestOfK  # from the drawn trials
+    curve: BestOfK  # computed from the drawn trials
     good: Good
     paper: Paper | None
     importances: dict[str, float]

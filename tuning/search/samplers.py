@@ -1,4 +1,4 @@
-"""How a study chooses its next point, and which trials it ends early: Optuna's, set for our spaces.
+"""Samplers, which choose a study's next point, and pruners: Optuna's, set for our spaces.
 
 Trials cost minutes, so studies have tens of them, and spaces are conditional: a schedule's family
 brings its own parameters. To add a sampler or a pruner, add its name and its case.

@@ -1,4 +1,4 @@
-"""Who leads a study: one process, which queues its trials, writes its run and sums it up."""
+"""The leader of a study: one process, which queues its trials, writes its run and sums it up."""
 
 import contextlib
 import threading
@@ -11,7 +11,7 @@ from pipelines.runtime import heartbeat
 from pipelines.runtime.heartbeat import BEAT_S, STUDY_LOST_S
 
 LEADER = "leader"  # attribute of a study: the process that leads it
-SETTLE_S = 1.0  # for another machine that takes the lead at the same moment
+SETTLE_S = 1.0  # another machine may take the lead at the same moment
 
 
 def living_leader(study: Any) -> Mapping[str, str] | None:

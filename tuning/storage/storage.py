@@ -1,4 +1,4 @@
-"""Where Optuna's studies are: a journal file on one machine, PostgreSQL or a proxy for several."""
+"""Storage of studies: a journal file on one machine, PostgreSQL or a proxy for several."""
 
 import functools
 import json
@@ -24,7 +24,7 @@ from tuning.optuna_log import silence
 
 JOURNAL = "journal:///"
 SCHEMES = ("journal", "postgresql", "mysql", "grpc")
-CONNECT_S = 5  # for a server to answer
+CONNECT_S = 5  # time that a server has to answer
 PROXY_PORT = 13_000
 
 

@@ -53,8 +53,8 @@ from pipelines.recipes.cost import seconds
 from theory import descent
 from theory import descent_bounds as bounds
 
-FLOOR = 1e-12  # of the first loss: far below it the loss is rounding
-SLACK = 1e-6  # of the bounds on the loss, equalities at l = 1: rounding grows relative to it
+FLOOR = 1e-12  # relative to the first loss: far below it the loss is rounding
+SLACK = 1e-6  # relative, for bounds that are equalities at l = 1: rounding grows
 PROVED = 1 / 250  # l(I) up to which the rate is proved in advance
 LARGEST = 0.4  # l(I): towards 1/2 Phi may be nearly singular, and convergence takes very long
 FAR = 10.0  # a target at d = 1, l = 2 that is far from the identity
@@ -138,7 +138,7 @@ def lemmas(now: Array, after: Array, Phi: Array, rate: Array, V: Array) -> dict[
     """Return loss, distance, the lemmas' ratios without a Hessian, gradient error along V; [n]."""
     G = descent.loss_gradient(now, Phi)
     squared, along = (np.sum(G * X, axis=(-3, -2, -1)) for X in (G, V))
-    step = 1e-4 * np.maximum(descent.loss(now, Phi), 1e-30) ** 0.25  # as accurate at all losses
+    step = 1e-4 * np.maximum(descent.loss(now, Phi), 1e-30) ** 0.25  # equally good at all losses
     up, down = (descent.loss(now + s[:, None, None, None] * V, Phi) for s in (step, -step))
     return {
         "loss": descent.loss(now, Phi),

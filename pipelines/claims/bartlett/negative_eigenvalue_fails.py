@@ -67,8 +67,8 @@ KEEPING = ("to_identity", "l2", "spectral", "nuclear", "entrywise")  # penalties
 PASSING = ("one_layer", "asymmetric")  # those that let descent pass
 JUMPING = ("spectral", "nuclear")  # norms, whose gradients are not continuous
 RATIOS = [f"{name}_floor_ratio" for name in (*KEEPING, *PASSING)]
-TURN = np.radians(30)  # of the eigenvectors of the 2 x 2 target
-EXACT = 1e-12  # for rounding
+TURN = np.radians(30)  # rotation of the eigenvectors of the 2 x 2 target
+EXACT = 1e-12  # allowance for rounding
 
 
 @dataclass(frozen=True)

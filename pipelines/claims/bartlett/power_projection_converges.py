@@ -43,8 +43,8 @@ from pipelines.measurement.verdict import always
 from pipelines.recipes.cost import seconds
 from theory.descent import descent_path, loss, margin, product, projection_path
 
-TARGET = 1e-10  # of the first loss
-FLOOR = 1e-14  # of the first loss: a network that is there stops
+TARGET = 1e-10  # loss relative to the first
+FLOOR = 1e-14  # loss relative to the first, at which a network stops
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,8 @@ from pipelines.recipes.cost import seconds
 from theory.descent import descent_path, eigenvalue_path, eigenvalue_recursion, product
 from theory.descent_bounds import iteration_bound, iterations_to
 
-TOLERANCE = 1e-10  # of the loss
-WIDTH = 8  # of the matrices that confirm the recursion
+TOLERANCE = 1e-10  # loss at which descent has converged
+WIDTH = 8  # size of the matrices that confirm the recursion
 ALL_THE_WAY, STEPS = 1000, 100  # up to which bound they do so to the end; for how long elsewhere
 
 

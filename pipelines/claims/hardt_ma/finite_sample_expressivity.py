@@ -75,7 +75,7 @@ OWN = 1_000  # images for which HM's own construction is built
 PROJECTED = (10_000, 10)  # unit points whose distances are projected, and how often
 BLOCK, ROUNDING = 500, 1e-6  # rows at once; of a distance to itself
 FAR = (200, 512)  # random points that are far apart: how many, in how many dimensions
-WORST = ("errors", "output_error", "error_over_bound", "constant")  # of all numbers of labels
+WORST = ("errors", "output_error", "error_over_bound", "constant")  # kept over all label counts
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Setting:
     n: tuple[int, ...] = (1_000, 5_000, 20_000, 60_000)
     """Numbers of training images; more than there are: all of them."""
     precision: Literal["float32", "float64"] = "float32"
-    """Of weights and computation."""
+    """The dtype of weights and computation."""
 
     def __post_init__(self) -> None:
         check_sizes(2, n=self.n)

@@ -27,7 +27,7 @@ from pipelines.recipes.cost import seconds
 from pipelines.runtime import backend
 from theory.linear_resnet import excess_risk, gradient
 
-STEP = 1e-6  # of the central differences
+STEP = 1e-6  # step of the central differences
 
 
 @dataclass(frozen=True)

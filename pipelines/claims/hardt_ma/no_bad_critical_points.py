@@ -41,7 +41,7 @@ from theory.factorization import max_norm
 from theory.linear_resnet import excess_risk, gradient, gradient_bound, hessian_vector
 
 SEARCHES = ("descent", "hunt")
-TOLERANCE = 1e-9  # of the relative gradient, and of the relative excess
+TOLERANCE = 1e-9  # relative gradient, and relative excess
 LONGEST = 0.1  # step of the descent, so that it does not leap out of the ball
 TINY = 1e-100  # keeps quotients of exact zeros at 0
 LAYERS = (-3, -2, -1)  # axes of a network

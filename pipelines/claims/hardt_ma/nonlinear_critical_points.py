@@ -53,9 +53,9 @@ from pipelines.recipes.cost import seconds
 from theory.relu_residual import Blocks, as_layers, gradient, move, outputs, risk
 from theory.stationary_points import Layer, layer_gradient_norms, network, stationary_bound
 
-STEP = 1e-6  # of the differences
+STEP = 1e-6  # step of the differences
 FAR = 0.7  # weights at which the saddle's descent is looked at
-LINE = np.linspace(-1, 1, 41)  # of the figure
+LINE = np.linspace(-1, 1, 41)  # the figure's axis
 
 
 @dataclass(frozen=True)

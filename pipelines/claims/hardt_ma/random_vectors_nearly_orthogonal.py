@@ -46,7 +46,7 @@ from theory.unit_vectors import (
     reaching_probability,
 )
 
-PRINTED_FACTOR = 4  # of log r
+PRINTED_FACTOR = 4  # multiplies log r
 BASES = {"natural_log": np.e, "log2": 2.0}
 
 

@@ -41,8 +41,8 @@ from pipelines.measurement.verdict import always
 from pipelines.recipes.cost import seconds
 from theory.linear_resnet import descent_path, excess_risk, gradient, hessian_vector
 
-SOLVED = 1e-3  # of the initial excess risk
-POINTS = 100  # of a curve, at most
+SOLVED = 1e-3  # relative to the initial excess risk
+POINTS = 100  # at most, on a curve
 LAYERS = (-3, -2, -1)  # axes of a network
 PARAMETERIZATIONS = ("standard", "residual")
 

@@ -11,8 +11,8 @@ from pipelines.measurement.grid import Array, Measured, select
 from theory.circulant import SCALES, circulant_measures, circulant_start
 from theory.two_phases import SECOND_PHASE
 
-POINTS = 49  # of each axis of the plane
-WIDEST = 1500  # of the plane: wider networks look the same
+POINTS = 49  # on each axis of the plane
+WIDEST = 1500  # network whose plane is drawn: wider ones look the same
 CURVES = {
     "distance": "distance |W - W*|_F",
     "inner_product": "inner product <-grad, W* - W>",

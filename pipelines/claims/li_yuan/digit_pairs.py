@@ -49,7 +49,7 @@ Array = NDArray[np.float32]
 PAIRS = tuple(f"{a}-{b}" for a, b in itertools.combinations(range(10), 2))
 DATA = ("digits", "mnist")
 CUSTOMARY = (0.1307, 0.3081)  # mean and deviation of MNIST's pixels in [0, 1]
-SHARPNESS = 4  # of the logistic loss, in standard deviations of f(x, 0)
+SHARPNESS = 4  # slope of the logistic loss, in standard deviations of f(x, 0)
 MOMENTUM = 0.9
 
 

@@ -55,7 +55,7 @@ class Setting:
     """The students and their descent."""
 
     student: tuple[str, ...] = STUDENTS
-    """With the identity link, or plain."""
+    """The student's network: with the identity link, or plain."""
     norm: tuple[float, ...] = (0.57, 0.6)
     """Spectral norms of W* and of W at the start."""
     d: int = 100

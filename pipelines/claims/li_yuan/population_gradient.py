@@ -37,7 +37,7 @@ from pipelines.measurement.verdict import always
 from pipelines.recipes.cost import seconds
 from theory.relu_population import gradient, loss
 
-STEP = 1e-3  # of the differences, whose error is of fourth order
+STEP = 1e-3  # step of the differences, whose error is of fourth order
 LEAST = 0.05  # norm, beside which that step is small
 CHUNK = 20_000  # inputs at once
 TEACHERS = ("random", "zero")
@@ -125,7 +125,7 @@ def monte_carlo(
         x = draw(min(CHUNK, samples - start))
         z = x @ B
         error = np.maximum(z, 0).sum(axis=1) - np.maximum(x @ B_star, 0).sum(axis=1)
-        slope = 2 * error[:, None] * (z > 0)  # of column j at one input: x times slope_j
+        slope = 2 * error[:, None] * (z > 0)  # column j at one input: x times slope_j
         first += x.T @ slope
         second += (x**2).T @ slope**2
         sums[0] += np.sum(error**2)

@@ -63,7 +63,7 @@ POINTS = 24  # values of T
 FEWEST = 4  # steps, from which the lemma holds for every alpha
 STEEP = 5.0
 WAVES = 8 * np.pi
-ROUNDING = 1e-9  # of the premise
+ROUNDING = 1e-9  # allowance in the premise
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def measure_steps(rng: np.random.Generator, cell: Cell, steps: int) -> dict[str,
     for _ in range(steps):
         b = mean_gradient(process, x)
         square, size = np.sum(x**2, axis=1), np.sum(b**2, axis=1)
-        left = np.maximum(1 - size, 0)  # for the noise, so that E|G_t|^2 = 1
+        left = np.maximum(1 - size, 0)  # the noise's share, so that E|G_t|^2 = 1
         variance = left * square if process == "fading" else left
         moved = square > 0
         along = np.sum(b * x, axis=1)[moved] / square[moved]

@@ -70,7 +70,7 @@ POPULATION_RATE = 2.0  # over the dimension: of the steps of the population desc
 
 @dataclass(frozen=True)
 class Setting:
-    """What may differ from the recipe `relu-teacher`."""
+    """Settings that may differ from the recipe `relu-teacher`."""
 
     d: int = 100
     """Dimension of the inputs."""

@@ -81,7 +81,7 @@ class Setting:
     frobenius: tuple[float, ...] = (5.0,)
     """Frobenius norms of W at the start."""
     descent: tuple[str, ...] = WAYS
-    """By the gradient, by pi times it, or by batches."""
+    """The direction of a step: the gradient, pi times it, or that of a batch."""
     trace: float = -0.75
     """tr W at the start over |W|_F^2."""
     step: float = 0.15

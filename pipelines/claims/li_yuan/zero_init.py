@@ -49,7 +49,7 @@ EQUAL_PCT = 0.15  # a difference of test errors that does not matter: 15 of 10,0
 
 @dataclass(frozen=True)
 class Setting:
-    """What may differ from the recipe `relu-blocks-digits`."""
+    """Settings that may differ from the recipe `relu-blocks-digits`."""
 
     data: tyro.conf.Suppress[str] = "mnist"
     epochs: float = 25

@@ -41,7 +41,7 @@ ALEXNET_PCT = get_recipe("alexnet-imagenet", "paper").reported["test_error_pct"]
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What both arms share; the defaults are as published."""
+    """Settings of both arms; the defaults are as published."""
 
     recipe: tyro.conf.Suppress[str] = "allconv-imagenet"
     scale: tyro.conf.Suppress[str] = "paper"

@@ -100,7 +100,7 @@ CLAIM = compare(
     ),
     costs={
         "cpu": minutes(5),
-        "hours": hours(6, 8),  # as batchnorm-overfits, of as many trainings of this size
+        "hours": hours(6, 8),  # batchnorm-overfits has as many trainings of this size
         "paper": hours(24 * 24),
     },
     floors=(*_arms.learning_floors(LABELS), Floor(("fitted_share",), FITTED)),

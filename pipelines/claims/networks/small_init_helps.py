@@ -30,7 +30,7 @@ from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"small": "1/(k² c)", "standard": "1/(k √c)"}
-FLOOR_PCT = 30.0  # of the narrow networks of the scale `hours`, where guessing errs 90 %
+FLOOR_PCT = 30.0  # the narrow networks of the scale `hours`; guessing errs 90 %
 
 
 @dataclass(frozen=True, kw_only=True)

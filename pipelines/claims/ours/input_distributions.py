@@ -55,10 +55,10 @@ from pipelines.recipes.cost import seconds
 from theory.relu_population import correlated_gradient
 
 RADII = ("gaussian", "sphere", "student")
-FREEDOM = 10  # of Student's t, whose moments of eighth order exist
+FREEDOM = 10  # degrees of Student's t, whose moments of eighth order exist
 COVARIANCES = ("random", "aligned")
 ISOTROPIC = np.pi / 2 - 1  # the least ratio at Sigma = I
-ROUNDING = 1e-4  # of the quotient of differences that the ratio is
+ROUNDING = 1e-4  # allowance: the ratio is a quotient of differences
 SMALL = 1e-5  # norm of W at which the limit of the ratio is taken
 
 

@@ -38,7 +38,7 @@ from theory.linear_resnet import descent_path, excess_risk
 
 @dataclass(frozen=True)
 class Setting:
-    """What may differ from the recipe `linear-teacher`."""
+    """Settings that may differ from the recipe `linear-teacher`."""
 
     l: int = 8  # noqa: E741 - the paper's letter
     """Depth."""

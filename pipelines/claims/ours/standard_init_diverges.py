@@ -41,7 +41,7 @@ from pipelines.running.seed_statistics import CONFIDENCE
 
 LABELS = {"small": "1/(k² c)", "standard": "1/(k √c)"}
 TIMES = 10.0  # the first batch's loss: batches of one network differ by far less
-MOST = 0.5  # of the seeds
+MOST = 0.5  # share of the seeds
 
 
 @dataclass(frozen=True)

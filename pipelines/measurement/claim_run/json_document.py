@@ -14,7 +14,7 @@ from pipelines.tracking import history
 MEASURED_BY = "measured_by"  # tag of a claim: digests of the codes that measured its cells
 
 JsonDocument = Mapping[str, Any]
-Values = Mapping[str, Sequence[float]]  # by metric, one number a seed
+Values = Mapping[str, Sequence[float]]  # keys: metrics; values: one number a seed
 
 
 def stated_document(name: str) -> dict[str, Any]:

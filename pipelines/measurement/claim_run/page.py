@@ -27,7 +27,7 @@ MAX_CHARS = 7_900  # MLflow cuts a note at 8,000
 CURVE = "curve/"  # begins the names of these metrics
 MOST_SETTINGS, MOST_POINTS = 6, 100  # the UI has six kinds of dashes; of a curve
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
-UNTAKEN = re.compile(r"[^\w.\- ]+")  # of the characters of a metric's name
+UNTAKEN = re.compile(r"[^\w.\- ]+")  # characters that a metric's name may not have
 
 
 def run_name(plan: MeasurementPlan) -> str:

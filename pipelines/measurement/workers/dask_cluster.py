@@ -16,8 +16,8 @@ from joblib._dask import DaskDistributedBackend
 from pipelines.errors import Unavailable, foreign_worker
 from pipelines.measurement import claim_code
 
-CONNECT_S = 10.0  # for a scheduler to answer
-WORKERS_S = 30.0  # for a first worker to be there
+CONNECT_S = 10.0  # time that a scheduler has to answer
+WORKERS_S = 30.0  # time that a first worker has to appear
 PACKAGES = ("numpy", "scipy", "joblib")
 
 

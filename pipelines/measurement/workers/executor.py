@@ -27,7 +27,7 @@ from pipelines.measurement.plan import MeasurementPlan
 from pipelines.runtime import subcommands
 from pipelines.tracking.tracked_run import Run
 
-MAX_CELLS_NAMED = 10  # in an error
+MAX_CELLS_NAMED = 10  # an error names so many
 BLAS_LOCK = threading.Lock()  # a worker may have threads, and BLAS is set for the whole process
 
 

@@ -1,4 +1,4 @@
-"""What `evidence add` does: measurements become part of the project's evidence.
+"""The command `evidence add`: measurements become part of the project's evidence.
 
 Cells that were measured here or arrived in a file are joined, seed by seed, into one run of their
 claim, which a new bundle holds with the trainings that its cells follow from.

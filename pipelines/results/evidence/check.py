@@ -23,7 +23,7 @@ from pipelines.results.evidence.derive import cells_of, draw, is_measurable
 from pipelines.results.evidence.recorded import RecordedRun
 from pipelines.runtime.provenance import ROOT
 
-SHOWN = ("verdict", "as printed", "scale", "floor reached", "measured")  # of every claim
+SHOWN = ("verdict", "as printed", "scale", "floor reached", "measured")  # compared for every claim
 COMPARED = ("verdict", "as_printed", "scale", "floor", "seeds", "quotations", "bounds")
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 

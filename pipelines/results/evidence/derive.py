@@ -113,7 +113,7 @@ class RecordedCell:
         cell = self.measured.cell
         if self.plan.claim.trains:
             return measure(self.plan.settings_at(cell), cell.seed, self.trainer())
-        with threadpool_limits(1, user_api="blas"):  # as where it was measured
+        with threadpool_limits(1, user_api="blas"):  # the measurement used one, too
             steps, curves = measure(Cells((cell,)))
         return steps, {metric: values[0] for metric, values in curves.items()}
 
@@ -140,7 +140,7 @@ class RecordedCell:
             return
         for metric, values in here.curves.items():
             recorded = there.curves[metric]
-            # of what rounding changes, the worst values must be on the same side of all its bounds
+            # where rounding changes values, the worst must stay on the same side of every bound
             bounds = [b for b in self.plan.claim.decided_by if b.metric == metric]
             judged = [part for m in (there, here) if len(part := m.curves[metric][m.holds])]
             sides = [{b.verdict([b.worst(part)]) for part in judged} for b in bounds]

@@ -1,4 +1,4 @@
-"""What the evidence still lacks, the cheapest verdict first, and the work on it.
+"""The work that the evidence still lacks, the cheapest verdict first.
 
 A verdict needs every seed of a claim at a scale. `plan` says which seeds and trainings of it are
 missing and what they take; `work` measures them at the lowest priority and adds them.
@@ -34,7 +34,7 @@ MOST_NAMED = 4  # trainings of a seed that are named in the terminal
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training of a claim's seed has come."""
+    """The progress of a training of a claim's seed."""
 
     seed: int
     arm: str
@@ -49,9 +49,9 @@ class Decision:
     plan: MeasurementPlan
     missing: Sequence[Cell]
     trainings: Sequence[Progress]
-    """Those of the missing cells of an experiment that are not finished."""
+    """The unfinished trainings of an experiment's missing cells."""
     share: float
-    """Of the work of all seeds, what is still to be done."""
+    """The share of the work of all seeds that is still to be done."""
 
     @property
     def name(self) -> str:
@@ -93,7 +93,7 @@ def plan_decisions(names: Collection[str] = ()) -> list[Decision]:
     name that is no claim's.
     """
     bundles.import_if_own(names or None)
-    steps_done: dict[str, float] = {}  # by fingerprint; infinite where a training has finished
+    steps_done: dict[str, float] = {}  # keys: fingerprints; infinite where a training has finished
     for row in (row for kind in TRAINED for row in history.rows(None, kind=kind)):
         fingerprint = row.tags.get("fingerprint", "")
         # what other code trained would be trained again

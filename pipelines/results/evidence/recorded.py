@@ -1,4 +1,4 @@
-"""What the bundles of a claim hold: its runs with their cells, and its trainings.
+"""Contents of the bundles of a claim: its runs with their cells, and its trainings.
 
 All of it is read from the files, every byte of which is checked; no database is needed.
 """
@@ -28,13 +28,13 @@ class RecordedRun:
 
     document: Document
     table: bytes
-    """Its cells."""
+    """The run's cells."""
     csv: str
     """The same for a reader."""
     picture: bytes | None
-    """Its figure as PNG."""
+    """The claim's figure as PNG."""
     every_training: list[Document]
-    """All that the bundles hold of the claim."""
+    """The whole contents of the claim's bundles."""
 
     @cached_property
     def row(self) -> history.Row:
@@ -102,7 +102,7 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the bundles hold of a claim."""
+    """Contents of a claim's bundles."""
 
     name: str
     runs: list[RecordedRun]

@@ -167,7 +167,7 @@ def write(
 
 
 WHOLE = ("claim", "setting", "sweep")  # kinds of runs whose curves are never thinned
-POINTS = 400  # of a curve: a figure is not so many pixels wide
+POINTS = 400  # on a curve: a figure is not so many pixels wide
 PAGE = 100  # run ids a request
 
 

@@ -44,10 +44,10 @@ from pipelines.tracking.bundles.shape import (
 )
 
 MANIFEST = "manifest.json"
-EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member: the same runs are the same bytes
+EPOCH = (1980, 1, 1, 0, 0, 0)  # date of every member: the same runs are the same bytes
 CHUNK = 1 << 20  # bytes at a time
-MEMORY = 1 << 30  # for one JSON document, read as a whole: six curves of 180,000 steps and more
-A_BYTE, A_VALUE = 14, 90  # of that, at most, as measured; a value begins at [, { or ,
+MEMORY = 1 << 30  # one JSON document is read whole: six curves of 180,000 steps and more
+A_BYTE, A_VALUE = 14, 90  # memory they take at most, as measured; a value begins at [, { or ,
 PACKING, FREE = 100, 1 << 26  # larger unpacked, it is at most so many times the file: ours are 2-10
 MEMBER = re.compile(r"runs/([0-9a-f]{32})(\.json|/artifacts/.+|/models/(m-[0-9a-f]{32})/.+)", re.S)
 
@@ -69,7 +69,7 @@ class Writer:
         if broken_rule:
             raise refusal(broken_rule, f"an artifact named {name!r}", LEAVE_OUT)
         if path.name.lower() == model_files.MLMODEL.lower():
-            try:  # as an import would
+            try:  # an import would read it so
                 if not _model_id(name):
                     raise ValueError("an artifact that MLflow would load as a model")
                 model_files.check(path.parent)
@@ -107,7 +107,7 @@ def create_archive(file: Path) -> Iterator[Writer]:
             raw.flush()
             os.fsync(raw.fileno())
     except OSError as error:
-        if error.errno is None:  # of a store that was asked over the network meanwhile
+        if error.errno is None:  # the store was asked over the network meanwhile
             raise
         raise disk_error(error)(
             "An export must be a file in a folder that can be written, on a disk with room. "
@@ -234,7 +234,7 @@ def _files_by_run(
 ) -> dict[str, list[str]]:
     """Return the files of every run, once all documents are what the manifest says."""
     owners: dict[str, Collection[str]] = {}
-    whole_models = {""}  # of a model that a kill has left half stored nothing is imported
+    whole_models = {""}  # nothing of a half stored model is imported
     for listed in manifest.runs:
         name = f"runs/{listed.run_id}.json"
         if name not in manifest.members or listed.run_id in owners:

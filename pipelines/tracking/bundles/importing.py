@@ -26,7 +26,7 @@ from pipelines.tracking.outbox import MAX_METRICS, send_batch
 from pipelines.tracking.store import NOTE, ORIGIN, OWNER, PARENT, REUSED
 
 ORIGIN_MODEL = "origin_model_id"
-SHOWN_POINTS = 50  # of a curve of the project's, which its bundle holds whole
+SHOWN_POINTS = 50  # on a curve of the evidence, which its bundle holds whole
 FOUND_BY = ("kind", "fingerprint", OWNER)  # tags that make a run a result: they come last
 
 
@@ -206,7 +206,7 @@ def _model_metrics(model: Model, model_id: str) -> list[Any]:
 
 
 LINK = re.compile(r"(?:#/experiments/(\d+)|get-artifact\?)([^\s)]*)")
-WORD = re.compile("%[0-9A-Fa-f]{2}|[0-9a-f]+")  # of a link: a quoted character, or maybe an id
+WORD = re.compile("%[0-9A-Fa-f]{2}|[0-9a-f]+")  # in a link: a quoted character, or maybe an id
 
 
 def import_runs(
@@ -293,7 +293,7 @@ def _readdress(
 ) -> Document:
     """Return a run whose tags name runs and experiments as this store does, and its first id."""
 
-    def readdress(link: re.Match[str]) -> str:  # of the UI
+    def readdress(link: re.Match[str]) -> str:  # a link to the UI
         place, rest = link.groups()
         path = WORD.sub(lambda word: ids.get(word[0], word[0]), rest)
         start = f"#/experiments/{experiments.get(place, place)}" if place else "get-artifact?"

@@ -1,4 +1,4 @@
-"""What may be in an export: names of members, and the shapes of the manifest and of a run."""
+"""The schema of an export: names of members, and the shapes of the manifest and of a run."""
 
 import re
 from collections.abc import Collection
@@ -21,7 +21,7 @@ LEAVE_OUT = "Leave its run out, with names or --filter."
 
 Value = TypeVar("Value")
 Kind = TypeVar("Kind", bound="Shape")
-Each = Annotated[list[Value], FailFast()]  # of millions of wrong values one is said
+Each = Annotated[list[Value], FailFast()]  # one of millions of wrong values is said
 ByName = Annotated[dict["Name", Value], FailFast()]
 Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 Name = Annotated[Text, Field(min_length=1, max_length=250)]
@@ -58,7 +58,7 @@ class Member(Shape):
 
 
 class Dataset(Shape):
-    """What a run has read; `schema` in the document."""
+    """Data that a run has read; `schema` in the document."""
 
     name: Text
     digest: Text
@@ -83,7 +83,7 @@ class Model(Shape):
 
 
 class Named(Shape):
-    """What a run and its line of the manifest both say."""
+    """Fields that a run and its line of the manifest share."""
 
     run_id: RunId
     name: Name
@@ -104,7 +104,7 @@ class Document(Named):
 
 
 class Listed(Named):
-    """What the manifest says of a run, some of its tags among it."""
+    """The manifest's line about a run, with some of its tags."""
 
     origin: RunId
     parent: Text | None
@@ -123,7 +123,7 @@ class Listed(Named):
 
 
 class Manifest(Shape):
-    """What is in an archive."""
+    """The list of an archive's contents."""
 
     version: Literal[1]
     commit: Text
@@ -175,7 +175,7 @@ def run_of(document: dict[str, Any], listed: Listed) -> Document:
 
 def wrong_name(name: str) -> str:
     """Return the rule that the name of a member breaks, however it is quoted; empty: none."""
-    while (decoded := unquote(name)) != name:  # as a server will
+    while (decoded := unquote(name)) != name:  # a server will do so
         name = decoded
     parts = name.split("/")
     rules = {
