@@ -190,11 +190,14 @@ def sweep_command(name: str, arguments: list[str]) -> None:
 
 
 def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any]:
-    """Return what the command line says; --help shows the card and the costs of a claim."""
+    """Return what the command line says; --help shows card, source and costs of a claim."""
     description = None
     if name in claim_catalog.names():
-        costs = list_command.state_costs(claim_catalog.load(name).costs)
-        description = f"{claim_catalog.card(name)}\n\n{costs}".rstrip()
+        claim = claim_catalog.load(name)
+        card = claim_catalog.card(name).replace("\nExpect", "\n\nExpect")  # a line of its own
+        source = f"Source: {claim.source}." * ("Source:" not in card)
+        parts = [card, source, list_command.state_costs(claim.costs)]
+        description = "\n\n".join(filter(None, parts))
     offered = as_options(default)
     kind: Any = RunArguments[type(offered)]  # type: ignore[misc]
     parsed: RunArguments[Any] = parse(

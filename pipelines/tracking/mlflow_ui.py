@@ -5,6 +5,7 @@ experiment, says which columns and runs a link opens with.
 """
 
 import base64
+import functools
 import json
 import os
 import re
@@ -224,7 +225,8 @@ def _columns(charts: Sequence[Mapping[str, Any]]) -> int:
     return 1 if max(map(len, titles), default=0) > TITLE_CHARS and len(charts) < MANY_CHARTS else 2
 
 
-def _experiment_of(run_id: str) -> str:
+@functools.cache
+def _experiment_of(run_id: str) -> str:  # MLflow moves no run
     return str(store.client().get_run(run_id).info.experiment_id)
 
 

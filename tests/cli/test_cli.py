@@ -52,6 +52,8 @@ def test_every_name_that_can_be_run_has_help(home: Path) -> None:
     done = answers(calls)
     assert done.stderr.count("exit 0") == len(calls), done.stderr
     assert done.stdout.count("--seeds") >= len(calls)
+    claims = [words for words in calls if words[1] in claim_catalog.names()]
+    assert done.stdout.count("Source: ") == len(claims)
 
 
 def test_a_recipe_repeated_over_seeds_has_one_set_of_numbers(home: Path, digits: Path) -> None:
