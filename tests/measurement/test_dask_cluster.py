@@ -114,9 +114,9 @@ def when_recorded(home: Path, count: int, act: Callable[[], None]) -> list[int]:
 @pytest.mark.slow
 def test_a_cluster_that_loses_a_worker_records_what_this_machine_would(home: Path, go: Go) -> None:
     with scheduler() as (address, _), worker(address) as lost, worker(address):
-        recorded = when_recorded(home, 40, lost.kill)
+        recorded = when_recorded(home, 1, lost.kill)
         document = sweep.sweep(NAME, "smoke", SPECS, seeds=10, scheduler=address)
-    assert 40 <= recorded[0] < 200
+    assert 1 <= recorded[0] < 200
     assert settings_in(home / "mlflow.db") == 200
     remotely = content(document)
     assert len(remotely) == 200
@@ -129,10 +129,10 @@ def test_a_cluster_that_loses_a_worker_records_what_this_machine_would(home: Pat
 @pytest.mark.slow
 def test_a_scheduler_that_goes_is_one_sentence_and_the_sweep_goes_on(home: Path) -> None:
     with scheduler() as (address, process), worker(address):
-        recorded = when_recorded(home, 40, process.kill)
+        recorded = when_recorded(home, 1, process.kill)  # before all is measured
         with pytest.raises(Unavailable, match="must answer to the end"):
             sweep.sweep(NAME, "smoke", SPECS, seeds=10, scheduler=address)
-    assert 40 <= recorded[0] < 200
+    assert 1 <= recorded[0] < 200
     assert len(sweep.sweep(NAME, "smoke", SPECS, seeds=10, workers=2)["settings"]) == 200
     assert settings_in(home / "mlflow.db") == 200
 
