@@ -73,7 +73,8 @@ def find_lacking(status: str, tags: Mapping[str, str], params: Mapping[str, str]
     judged = JUDGED if kind in RESULTS and status == "FINISHED" else ()
     lacking = [key for key in (*NEEDED[kind], *judged) if key not in tags]
     counts = [(key, each[key]) for each in (tags, params) for key in COUNTS if key in each]
-    lacking += ["seed"] * (kind == "setting" and "seed" not in params)
+    if kind == "setting" and status == "FINISHED":  # a kill leaves one without params
+        lacking += ["seed"] * ("seed" not in params)
     lacking += [f"a whole number for {key} ({n!r})" for key, n in counts if not n.isdecimal()]
     return ", ".join(lacking)
 

@@ -97,7 +97,7 @@ def one_at_a_time(name: str, waiting: str) -> Iterator[None]:
 def _wait_for_the_killed(file: IO[str]) -> None:
     """Return when the process that a lock's file still names, for it was killed, has ended.
 
-    The system gives up its locks one after the other: this one before that of its run's journal.
+    It gives up its locks before it is gone, and its runs are not closed as long as it is there.
     """
     file.seek(0)
     try:

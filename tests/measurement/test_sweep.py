@@ -188,6 +188,22 @@ def settings_in(database: Path) -> int:
         return int(connection.execute(query).fetchone()[0])
 
 
+def test_a_setting_that_a_kill_left_half_written_is_written_anew(home: Path, capsys) -> None:
+    document = swept(*GRID)
+    whole, client = content(document), store.client()
+    parent, (setting, *_) = history.row(document["run_id"]), children(document)
+    tags = {key: setting.tags[key] for key in ("kind", "claim", "fingerprint", "code")}
+    tags[store.PARENT] = parent.id
+    place = client.get_run(parent.id).info.experiment_id
+    half = client.create_run(place, tags=tags, run_name=setting.name)  # params come later
+    client.set_terminated(half.info.run_id, "KILLED")
+    client.delete_run(setting.id)
+    client.set_terminated(parent.id, "KILLED")
+    assert swept(*GRID)["run_id"] == parent.id
+    assert content(document) == whole
+    assert "left out" not in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_killed_and_started_again_it_ends_like_an_uninterrupted_one(home: Path) -> None:
     words = ["pipelines", "sweep", NAME, "--scale", "smoke", "--seeds", "6", "--workers", "2"]
