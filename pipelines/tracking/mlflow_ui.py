@@ -5,7 +5,6 @@ experiment, says which columns and runs a link opens with.
 """
 
 import base64
-import functools
 import json
 import os
 import re
@@ -225,8 +224,7 @@ def _columns(charts: Sequence[Mapping[str, Any]]) -> int:
     return 1 if max(map(len, titles), default=0) > TITLE_CHARS and len(charts) < MANY_CHARTS else 2
 
 
-@functools.cache
-def _experiment_of(run_id: str) -> str:  # MLflow moves no run
+def _experiment_of(run_id: str) -> str:
     return str(store.client().get_run(run_id).info.experiment_id)
 
 
