@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pipelines.errors import LISTED_BY, UserError, unknown
+from pipelines.errors import LISTED_BY, UserError, check_names, unknown
 from pipelines.measurement import cells, claim_catalog, grid
 from pipelines.measurement import sweep as measuring
 from pipelines.measurement.claim_run import json_document, settings_table
@@ -246,9 +246,7 @@ class Result:
                 )
             return frames.draw_curves(self.curves())
         plan = self._plan
-        for key in point:
-            if key not in plan.axes:
-                raise unknown(f"A setting of {self.name}", key, plan.axes)
+        check_names(f"A setting of {self.name}", point, plan.axes)
         measured = cells.read_plan(plan, self.run_id) or []
         chosen = grid.split_by(grid.select(measured, **point), plan.varied)
         if not chosen:
@@ -302,9 +300,8 @@ def _change(name: str, settings: Any, changes: Mapping[str, Any]) -> Any:
     if isinstance(settings, Recipe):
         return _change_recipe(name, settings, changes)
     fields = {each.name: getattr(settings, each.name) for each in dataclasses.fields(settings)}
+    check_names(f"A setting of {name}", changes, fields)
     for key, value in changes.items():
-        if key not in fields:
-            raise unknown(f"A setting of {name}", key, fields)
         _check_like(key, value, fields[key])
     several = {key for key, value in fields.items() if isinstance(value, tuple)}
     given = {k: _values(v) if k in several else v for k, v in changes.items()}

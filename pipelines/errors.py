@@ -62,7 +62,7 @@ def unknown(what: str, received: str, choices: Iterable[str], listed_by: str = "
 
 
 def check_names(what: str, names: Iterable[str], choices: Iterable[str]) -> None:
-    """Reject a name that is not one of `choices`."""
+    """Raise UserError for the first of these names that is not one of `choices`."""
     for name in names:
         if name not in choices:
             raise unknown(what, name, choices)

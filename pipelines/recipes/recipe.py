@@ -16,7 +16,7 @@ import tyro
 
 from pipelines.data import datasets
 from pipelines.data.splits import PAD
-from pipelines.errors import UserError, unknown
+from pipelines.errors import UserError, check_names
 from pipelines.recipes import lr
 from pipelines.recipes.cost import Cost
 from pipelines.runtime.provenance import digest
@@ -165,10 +165,7 @@ class Recipe:
         Another `model`, `data` or `schedule` starts from its own defaults: it could not read the
         old one's arguments. `epochs` replaces `steps` and the other way round.
         """
-        names = [f.name for f in dataclasses.fields(self)]
-        for key in changes:
-            if key not in names:
-                raise unknown("A recipe field", key, names)
+        check_names("A recipe field", changes, [f.name for f in dataclasses.fields(self)])
         if changes.get("epochs") is not None and changes.get("steps") is not None:
             raise UserError(
                 f"A run has one length. Received: epochs={changes['epochs']} and "

@@ -70,11 +70,11 @@ def find_lacking(status: str, tags: Mapping[str, str], params: Mapping[str, str]
     kind = tags.get("kind", "")
     if kind not in NEEDED or (kind == "setting" and "claim" not in tags):
         return ""  # nothing finds it
-    judged = JUDGED if kind in RESULTS and status == "FINISHED" else ()
+    finished = status == "FINISHED"  # a kill leaves a setting without params
+    judged = JUDGED if kind in RESULTS and finished else ()
     lacking = [key for key in (*NEEDED[kind], *judged) if key not in tags]
     counts = [(key, each[key]) for each in (tags, params) for key in COUNTS if key in each]
-    if kind == "setting" and status == "FINISHED":  # a kill leaves one without params
-        lacking += ["seed"] * ("seed" not in params)
+    lacking += ["seed"] * (finished and kind == "setting" and "seed" not in params)
     lacking += [f"a whole number for {key} ({n!r})" for key, n in counts if not n.isdecimal()]
     return ", ".join(lacking)
 

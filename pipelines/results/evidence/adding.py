@@ -55,13 +55,13 @@ def _add_claim(name: str, run_ids: Collection[str] | None) -> dict[str, Any] | N
     project's. Raise UserError for cells of an experiment that do not follow from its trainings.
     """
     joined: dict[str, history.Row] = {}
-    trainings: set[str] = set()
+    trainings, origins = set[str](), bundles.origins()
     for scale in claim_catalog.load(name).scales:
-        plan, found, new = _complete_cells(name, scale, run_ids)
+        plan, found, new = _complete_cells(name, scale, run_ids, origins)
         if plan.seeds:
             trainings |= _check_cells(plan, new)
             joined[scale] = _join_cells(plan, found)
-    project, origins = history.rows_with_evidence(None, origin=store.PROJECT), bundles.origins()
+    project = history.rows_with_evidence(None, origin=store.PROJECT)
     shipped = {row.id for row in project if row.origin in origins}
     related = exporting.with_relatives({row.id for row in joined.values()} | trainings, _ended())
     chosen = sorted(related - shipped)
@@ -82,18 +82,18 @@ def _ended() -> list[history.Row]:
 
 
 def _complete_cells(
-    name: str, scale: str, run_ids: Collection[str] | None
+    name: str, scale: str, run_ids: Collection[str] | None, origins: Collection[str]
 ) -> tuple[MeasurementPlan, dict[str, Measured], list[Measured]]:
     """Return the plan of the seeds of a claim that are complete from 0 on; their cells, the new.
 
     No seed is left out between two others, so that none can be chosen. The cells of the evidence
-    come first, then those that were measured here, by today's code before others.
+    come first, then those that were measured here, by today's code before others. `origins` are
+    those of the runs of the evidence.
     """
     every = [
         r for kind in history.RESULTS for r in history.rows_with_evidence(kind=kind, claim=name)
     ]
     own = [r for r in every if not r.is_project and (run_ids is None or r.id in run_ids)]
-    origins = bundles.origins()
     shipped = [r for r in every if r.is_project and r.origin in origins]
     last = [int(r.params.get(ONLY_SEED, 0)) + int(r.tags["seeds"]) for r in (*own, *shipped)]
     plan = stated_plan(name, scale, max(last, default=1))
