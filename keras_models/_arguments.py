@@ -7,6 +7,7 @@ must fulfil together is below.
 from __future__ import annotations
 
 import ast
+import contextlib
 import difflib
 import functools
 import math
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from . import _own
 from ._start_weights import singular_values
 
 MOST = 100_000  # the largest size: no network of this package comes near it
@@ -32,15 +34,20 @@ DIMENSIONS = {  # how many an input has
 
 def check(name: str, arguments: Mapping[str, Any]) -> None:
     """Raise ValueError unless `build` of the architecture `name` can be called with `arguments`."""
-    types, defaults = _signature(name)
-    if unknown := [key for key in arguments if key not in types]:
+    kinds, values = _signature(name)
+    takes_all = _find_build(name).args.kwarg is not None
+    if unknown := [key for key in arguments if key not in kinds and not takes_all]:
         raise ValueError(
             f"{name!r} must be built with its own arguments. Received: {unknown[0]!r}. "
-            f"It accepts: {', '.join(nearest_first(unknown[0], types))}."
+            f"It accepts: {', '.join(nearest_first(unknown[0], kinds))}."
         )
     for key, value in arguments.items():
-        _check_type(key, value, types[key])
-    given = SimpleNamespace(**{**defaults, **arguments})
+        if kinds.get(key) == "int" and _own.is_own(name):  # which may be 0, or less
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise ValueError(f"{key} must be an integer. Received: {key}={value!r}.")
+        else:
+            _check_type(key, value, kinds.get(key, ""))
+    given = SimpleNamespace(**{**values, **arguments})
     _check_shared(name, given)
     _check_residual(name, given)
     _check_sizes(name, given)
@@ -48,22 +55,53 @@ def check(name: str, arguments: Mapping[str, Any]) -> None:
 
 @functools.cache
 def _find_build(name: str) -> ast.FunctionDef:
-    source = (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
-    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
-    return next(node for node in functions if node.name == "build")
+    """Return `build` of an architecture. Raise ValueError where a person's own has none."""
+    if _own.is_own(name):
+        source = _own.read(name)
+    else:
+        source = (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"An architecture must be Python. Received: {name}: {error}.") from error
+    functions = [node for node in body if isinstance(node, ast.FunctionDef)]
+    build = next((node for node in functions if node.name == "build"), None)
+    names = {each.arg for each in (*build.args.args, *build.args.kwonlyargs)} if build else set()
+    if build is None or not names >= {"input_shape", "classes"}:
+        raise ValueError(
+            "An architecture must have a function build(input_shape, classes, ...) that returns a "
+            f"keras.Model. Received: {name} with {'another build' if build else 'none'}. Add it."
+        )
+    return build
 
 
 @functools.cache
 def _signature(name: str) -> tuple[Types, Mapping[str, Any]]:
-    """Return the types of the arguments of `build`, and the values of those that have defaults."""
+    """Return the types of the arguments of `build`, and the values of those that have defaults.
+
+    A type is empty where none is written, and a default left out that is no literal.
+    """
     build = _find_build(name).args
-    types = {
-        each.arg: ast.unparse(each.annotation)
-        for each in (*build.args, *build.kwonlyargs)
-        if each.annotation
-    }
-    defaults = zip(build.kwonlyargs, build.kw_defaults, strict=True)
-    return types, {each.arg: ast.literal_eval(value) for each, value in defaults if value}
+    arguments = (*build.args, *build.kwonlyargs)
+    kinds = {x.arg: ast.unparse(x.annotation) if x.annotation else "" for x in arguments}
+    placed = build.args[len(build.args) - len(build.defaults) :]
+    pairs = [*zip(placed, build.defaults, strict=True)]
+    pairs += [(k, v) for k, v in zip(build.kwonlyargs, build.kw_defaults, strict=True) if v]
+    values = {}
+    for argument, value in pairs:
+        with contextlib.suppress(ValueError):
+            values[argument.arg] = ast.literal_eval(value)
+    return kinds, values
+
+
+def defaults(name: str) -> dict[str, Any]:
+    """Return the arguments of `build` that have defaults, with these."""
+    return dict(_signature(name)[1])
+
+
+def types(name: str) -> dict[str, str]:
+    """Return the types of the arguments of `build`, as its source writes them; empty for none."""
+    return dict(_signature(name)[0])
 
 
 def describe(name: str) -> dict[str, str]:

@@ -225,14 +225,16 @@ def data(
     action: tyro.conf.Positional[Literal["list", "prepare", "pack", "check"]] = "list",
     name: tyro.conf.Positional[str | None] = None,
     data_dir: Path | None = None,
+    size: int | None = None,
     json: bool = False,
 ) -> None:
     """List data sets; prepare NAME (downloads); pack NAME (into one file that is read without
-    TensorFlow); check NAME, or all that are there (never touches the network)."""
+    TensorFlow); check NAME, or all that are there (never touches the network). NAME may be your
+    own: a folder with a subfolder a class, FILE.npz or tfds:NAME; --size scales its pictures."""
     from pipelines.cli.data_command import data_command
 
     use_data_dir(data_dir)
-    data_command(action, name, json)
+    data_command(action, name, size, json)
 
 
 @app.command

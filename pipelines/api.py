@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pipelines.data.own import packing
 from pipelines.errors import LISTED_BY, UserError, check_names, unknown
 from pipelines.measurement import cells, claim_catalog, grid
 from pipelines.measurement import sweep as measuring
@@ -45,7 +46,12 @@ HEADLINE = ("test_error_pct", "val_error_pct", "test_loss", "val_loss")  # the f
 
 
 def run(
-    name: str, scale: str = "cpu", seeds: int | None = None, force: bool = False, **settings: Any
+    name: str,
+    scale: str = "cpu",
+    seeds: int | None = None,
+    force: bool = False,
+    size: int | None = None,
+    **settings: Any,
 ) -> "Result":
     """Run a claim or a recipe, and return its result; what has finished before is found again.
 
@@ -53,10 +59,16 @@ def run(
     takes as many as it states, a recipe its one seed. `force` repeats what has finished. The other
     arguments replace settings of the claim or the recipe, by the names that `python -m pipelines
     run NAME --help` lists, with `_` for `-`; where a claim takes several values, give a list.
+    `data` and `model` may be your own; `size` scales such pictures.
 
         api.run("small-norm-factorization", d=[2, 8], seeds=3)
         api.run("allconv-digits", learning_rate=0.1, blocks_per_stage=2, steps=100)
+        api.run("allconv-digits", data="~/flowers", size=32, model="my_net.py")
     """
+    if "data" in settings or size is not None:
+        settings["data"] = packing.name_data(str(settings.get("data", "")), size)
+    if "model" in settings:
+        settings["model"] = checks.name_model(str(settings["model"]))
     chosen = _change(name, stated_settings(name, scale), settings)
     recovery.deliver_journals()
     options = RunOptions(force=force)

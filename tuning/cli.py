@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import tyro
 
-from pipelines.cli.overrides import apply_overrides, as_options, with_schedule
+from pipelines.cli.overrides import apply_overrides, as_options, name_own, with_choices
 from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import use_data_dir
 from pipelines.errors import WORKERS, check_counts
@@ -50,6 +50,9 @@ class RunArguments(Generic[T]):
     override: tyro.conf.OmitArgPrefixes[T]
     force: bool = False
     """Start the study over."""
+    size: int | None = None
+    """Pixels of a side to which pictures of your own are scaled, their central square taken (None:
+    as they are)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,9 +64,10 @@ class ResumeArguments:
 
 def run_search(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
     """Return the document of `run STUDY`, and whether it is to be printed as JSON."""
+    arguments = name_own(arguments, f"{PROG} run {study}")
     search, _ = parse_known(StudyPlan, arguments, f"{PROG} run {study}")
     published = get_recipe(search.trained_name, search.scale)
-    default = with_schedule(published, arguments, f"{PROG} run {study}")
+    default = with_choices(published, arguments, f"{PROG} run {study}")
     offered = as_options(default)
     kind: Any = RunArguments[type(offered)]  # type: ignore[misc]
     parsed: RunArguments[Recipe] = parse(

@@ -1,17 +1,23 @@
 """`python -m pipelines data ACTION NAME`: data sets are listed, prepared, packed, checked."""
 
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pipelines.cli.shell import exit_with_error, print_answer
 from pipelines.data import datasets
 from pipelines.data.integrity import UNREADABLE, check
+from pipelines.data.own import packing, prepared_set
 from pipelines.errors import unknown
 
 
-def data_command(action: str, name: str | None, json: bool) -> None:
-    """Do what the action says with the data set of that name, and print its state."""
+def data_command(action: str, name: str | None, size: int | None, json: bool) -> None:
+    """Do what the action says with the data set of that name, or at that place; print its state."""
+    if name and action == "prepare" and name.startswith(prepared_set.PREFIX):
+        print(f"{name} is ready in {prepared_set.stored(name).prepare()}", file=sys.stderr)
+    if name is not None or size is not None:
+        name = packing.name_data(name or "", size)
     if name is None and action == "check":
         check_command(json)
     elif name is None and action == "list":
@@ -29,11 +35,30 @@ def data_command(action: str, name: str | None, json: bool) -> None:
 
 
 def show(rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print a line a data set."""
+    """Print a line a data set; of a person's own, where it is the only one, what is in it, too."""
+    rows = list(rows)
+    width = max([14, *(len(row["name"]) for row in rows)])
     for row in rows:
         counts = [f"{part} {row[part]}" for part in ("train", "val", "test") if part in row]
         about = row.get("why") or ", ".join(counts) or "-"
-        print(f"{row['name']:<14} {row['state']:<14} {about}")
+        print(f"{row['name']:<{width}} {row['state']:<14} {about}")
+    if len(rows) == 1 and "pixels" in rows[0]:
+        _show_own(rows[0])
+
+
+def _show_own(row: Mapping[str, Any]) -> None:
+    """Print where a person's own data came from, their pixels and their classes."""
+    pixels, pictures = row["pixels"], row["pictures"]
+    mean, deviation = ("/".join(map(str, pixels[key])) for key in ("mean", "deviation"))
+    print(f"  source    {row['source']}")
+    print(
+        f"  pictures  {'x'.join(map(str, row['shape']))}, pixels {pixels['least']} to "
+        f"{pixels['largest']}, mean {mean}, deviation {deviation}"
+    )
+    counts = zip(row["names"], pictures["train"], pictures["test"], strict=True)
+    listed = ", ".join(f"{name} ({train} + {test})" for name, train, test in counts)
+    text = f"{len(row['names'])}, with those of training and validation + test: {listed}"
+    print(textwrap.fill(f"  classes   {text}", 100, subsequent_indent=" " * 12))
 
 
 def check_command(json: bool) -> None:

@@ -1,14 +1,18 @@
 """Recipes overridden by options of a command line."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import tyro
 
 import keras_models
 from pipelines.cli.parsing import parse_known
+from pipelines.cli.shell import use_data_dir
 from pipelines.data import datasets
+from pipelines.data.own import packing
 from pipelines.recipes import checks, lr
 from pipelines.recipes.recipe import Recipe
 
@@ -20,7 +24,11 @@ def as_options(recipe: Any) -> Any:
     """
     if not isinstance(recipe, Recipe):
         return recipe
-    words = {"model": keras_models.names(), "data": datasets.DATASETS, "schedule": lr.SCHEDULES}
+    words = {
+        "model": [*keras_models.names(), "FILE.py", "PACKAGE.MODULE"],
+        "data": [*datasets.DATASETS, "FOLDER", "FILE.npz", "tfds:NAME"],
+        "schedule": lr.SCHEDULES,
+    }
     schedule = lr.SCHEDULES.get(recipe.schedule)
     about = f"Shape of the schedule. {(schedule.__doc__ or '').splitlines()[0] if schedule else ''}"
     fields: list[tuple[str, Any]] = [
@@ -35,15 +43,19 @@ def as_options(recipe: Any) -> Any:
     return kind(**{each.name: getattr(recipe, each.name) for each in dataclasses.fields(recipe)})
 
 
+KINDS = {"int": int, "float": float, "bool": bool, "str": str}  # by their names in a source
+
+
 def _model_arguments(recipe: Recipe) -> Any:
     """Return the type of the arguments of its architecture, with what `build` says of them."""
-    if recipe.model not in keras_models.names():
-        return Mapping[str, Any]
     texts, choices = keras_models.describe(recipe.model), keras_models.choices(recipe.model)
-    kinds = {
-        key: Annotated[type(value), _one_of(choices.get(key, ()), texts.get(key))]
-        for key, value in recipe.model_args.items()
-    }
+    types = keras_models.types(recipe.model)
+    kinds: dict[str, Any] = {}
+    for key, value in recipe.model_args.items():
+        kind: Any = KINDS.get(types.get(key, "").removesuffix(" | None"), type(value))
+        if value is None:
+            kind = int | float | str | None if kind is type(None) else kind | None
+        kinds[key] = Annotated[kind, _one_of(choices.get(key, ()), texts.get(key))]
     return TypedDict("Arguments", kinds)  # type: ignore[operator]
 
 
@@ -67,12 +79,49 @@ def apply_overrides(default: Recipe, parsed: Recipe) -> Recipe:
     return recipe
 
 
-def with_schedule(recipe: Any, arguments: list[str], prog: str) -> Any:
-    """Return the recipe under the schedule of `--schedule`, with that schedule's own options."""
+def with_choices(recipe: Any, arguments: list[str], prog: str) -> Any:
+    """Return the recipe with the schedule and the model that are asked for, with their options."""
 
     @dataclasses.dataclass
     class Peek:
         schedule: str = recipe.schedule
+        model: str = recipe.model
 
     peek, _ = parse_known(Peek, arguments, prog)
-    return recipe.override(schedule=peek.schedule)
+    checks.require_model(peek.model)
+    return recipe.override(schedule=peek.schedule, model=peek.model)
+
+
+def name_own(arguments: Sequence[str], prog: str) -> list[str]:
+    """Return the words of a command line, data and network of a person's own by recorded names.
+
+    The data are packed for it, in the folder of --data-dir, and --size is left out: it is done.
+    Raise UserError for what is no data set and no network, and for --size without such data.
+    """
+
+    @dataclasses.dataclass
+    class Place:
+        data_dir: Path | None = None
+
+    @dataclasses.dataclass
+    class Size:
+        size: int | None = None
+
+    place, _ = parse_known(Place, arguments, prog)
+    use_data_dir(place.data_dir)
+    scaled, rest = parse_known(Size, arguments, prog)
+    words = [part for word in rest for part in _split_option(word)]
+    places = {option: i + 1 for i, (option, _) in enumerate(pairwise(words))}
+    if (i := places.get("--model")) is not None:
+        words[i] = checks.name_model(words[i])
+    if (i := places.get("--data")) is not None:
+        words[i] = packing.name_data(words[i], scaled.size)
+    else:
+        packing.name_data("", scaled.size)
+    return words
+
+
+def _split_option(word: str) -> list[str]:
+    """Return `--data=X` and `--model=X` as two words."""
+    option, sign, value = word.partition("=")
+    return [option, value] if sign and option in ("--data", "--model") else [word]

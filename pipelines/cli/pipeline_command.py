@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import tyro
 
-from pipelines.cli.overrides import apply_overrides, as_options, with_schedule
+from pipelines.cli.overrides import apply_overrides, as_options, name_own, with_choices
 from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import print_answer, use_data_dir
 from pipelines.errors import LISTED_BY, Ended, check_counts, unknown
@@ -43,6 +43,9 @@ class PipelineOptions:
     """Print one JSON document on standard output."""
     data_dir: Path | None = None
     """Folder of prepared data sets (default: TFDS_DATA_DIR, else ~/tensorflow_datasets)."""
+    size: int | None = None
+    """Pixels of a side to which pictures of your own are scaled, their central square taken (None:
+    as they are)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,9 +109,10 @@ def _train_and_register(words: list[str]) -> None:
     """Run the steps; the words that override the recipe are handed on to its training."""
     if not words[:1] or (words[0].startswith("-") and not {"-h", "--help"} & set(words)):
         raise unknown("The recipe to train", "nothing", catalog.RECIPES, LISTED_BY)
-    name, *rest = words if not words[0].startswith("-") else [min(catalog.RECIPES), *words]
+    name, *given = words if not words[0].startswith("-") else [min(catalog.RECIPES), *words]
+    rest = name_own(given, f"{PROG} {TRAIN} {name}")
     options, overrides = parse_known(PipelineOptions, rest, f"{PROG} {TRAIN} {name}")
-    recipe = with_schedule(catalog.get_recipe(name, options.scale), rest, f"{PROG} {TRAIN} {name}")
+    recipe = with_choices(catalog.get_recipe(name, options.scale), rest, f"{PROG} {TRAIN} {name}")
     offered = as_options(recipe)
     kind: Any = TrainAndRegister[type(offered)]  # type: ignore[misc]
     asked: TrainAndRegister[Recipe] = parse(
@@ -119,7 +123,6 @@ def _train_and_register(words: list[str]) -> None:
     )
     changed = apply_overrides(recipe, asked.override)
     checks.require_validation(changed, "A champion is chosen")
-    use_data_dir(options.data_dir)
     steps = pipeline.training(
         name,
         options.scale,

@@ -11,9 +11,9 @@ import tyro
 
 from pipelines import api
 from pipelines.cli import list_command, tables
-from pipelines.cli.overrides import apply_overrides, as_options, with_schedule
+from pipelines.cli.overrides import apply_overrides, as_options, name_own, with_choices
 from pipelines.cli.parsing import parse, parse_known
-from pipelines.cli.shell import print_answer, print_json, use_data_dir
+from pipelines.cli.shell import print_answer, print_json
 from pipelines.errors import MOST, Paused, UserError, check_counts, check_minutes
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes import catalog, checks
@@ -55,6 +55,9 @@ class Options:
     """Print one JSON document on standard output."""
     data_dir: Path | None = None
     """Folder of prepared data sets (default: TFDS_DATA_DIR, else ~/tensorflow_datasets)."""
+    size: int | None = None
+    """Pixels of a side to which pictures of your own are scaled, their central square taken (None:
+    as they are)."""
 
     @property
     def run_options(self) -> RunOptions:
@@ -98,11 +101,11 @@ class RunArguments(Generic[T]):
 def run_command(name: str, arguments: list[str]) -> None:
     """Run a claim or a recipe, whose own settings the options of the command line override."""
     options, _ = parse_known(Options, arguments, f"{PROG} run {name}")
+    arguments = name_own(arguments, f"{PROG} run {name}")
     settings = api.stated_settings(name, options.scale)
     if isinstance(settings, Recipe):
-        settings = with_schedule(settings, arguments, f"{PROG} run {name}")
+        settings = with_choices(settings, arguments, f"{PROG} run {name}")
     parsed = _parse(name, settings, arguments)
-    use_data_dir(options.data_dir)
     changed = parsed.override
     if isinstance(settings, Recipe):
         changed = apply_overrides(settings, changed)

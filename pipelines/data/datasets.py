@@ -28,6 +28,7 @@ AnySplit: TypeAlias = "Split | Photographs"  # one of photographs stays on disk,
 PICTURES = "pictures.StoredPictures"
 PHOTOGRAPHS = "photographs.StoredPhotographs"
 SAMPLES = "generated.Samples"
+OWN_NAME = re.compile(r"[a-z0-9-]+-[0-9a-f]{8}")  # of a person's own: title, digest of its content
 DATASETS: dict[str, tuple[Any, ...]] = {  # the kind, and its fields in their order
     "digits": (PICTURES, "digits", 10, (8, 8, 1), 20),
     "synthetic": (PICTURES, "synthetic", 10, (32, 32, 3), 10),
@@ -169,15 +170,27 @@ class DataSet:
 
 
 def get(name: str) -> DataSet:
-    """Return the data set of that name. Raise UserError if there is none."""
+    """Return the data set of that name. Raise UserError if there is none.
+
+    One that is not in the table may be a person's own, which is in the data folder.
+    """
     if name not in DATASETS:
-        raise unknown("A data set", name, DATASETS, "python -m pipelines data")
+        if not OWN_NAME.fullmatch(name):
+            raise unknown("A data set", name, DATASETS, "python -m pipelines data")
+        own: DataSet = importlib.import_module("pipelines.data.own.stored").find(name)
+        return own
     kind, *fields = DATASETS[name]
     module, _, maker = kind.partition(".")
     data_set: DataSet = getattr(importlib.import_module(f"pipelines.data.{module}"), maker)(
         name, *fields
     )
     return data_set
+
+
+def names() -> list[str]:
+    """Return the names of all data sets: of the table, and of a person's own that are here."""
+    own = (path.stem for path in data_home().glob("*.npz"))
+    return [*DATASETS, *sorted(filter(OWN_NAME.fullmatch, own))]
 
 
 def require(name: str) -> None:

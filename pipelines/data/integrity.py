@@ -19,7 +19,7 @@ FRAME = 16  # bytes of length and checksums around every record of a file
 
 def check() -> dict[str, Any]:
     """Return every data set as `data check NAME` says it, or why it cannot be read."""
-    rows = [_describe(name) for name in datasets.DATASETS]
+    rows = [_describe(name) for name in datasets.names()]
     return {
         "data": rows,
         UNREADABLE: [row["name"] for row in rows if row["state"] == UNREADABLE],

@@ -49,13 +49,20 @@ class Packed:
         return self.arrays[f"{part}_images"][cut], self.arrays[f"{part}_labels"][cut]
 
 
-def write(path: Path, name: str, version: str, classes: int, parts: Sequence[Examples]) -> Path:
+def write(
+    path: Path,
+    name: str,
+    version: str,
+    classes: int,
+    parts: Sequence[Examples],
+    **more: Any,
+) -> Path:
     """Pack the PARTS of a data set into the file, the same bytes each time; return its path.
 
-    Raise UserError if the folder cannot be written.
+    `more` is said in its about.json, too. Raise UserError if the folder cannot be written.
     """
     arrays = dict(zip(ARRAYS, (array for part in parts for array in part), strict=True))
-    about = {"name": name, "version": version, "classes": classes}
+    about: dict[str, Any] = {"name": name, "version": version, "classes": classes, **more}
     about["sha256"] = {key: _sha256(array) for key, array in arrays.items()}
     try:
         with replace_whole(path) as half, zipfile.ZipFile(half, "w") as archive:
@@ -72,6 +79,15 @@ def write(path: Path, name: str, version: str, classes: int, parts: Sequence[Exa
     return path
 
 
+def read_about(path: Path, name: str) -> dict[str, Any]:
+    """Return what the file says of itself. Raise UserError if it is no packed data set."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return dict(json.loads(archive.read(ABOUT)))
+    except DAMAGE_ERRORS as error:
+        raise damage_error(path, name, f"not a packed data set ({error})") from error
+
+
 def counts(path: Path, name: str, classes: int, shape: tuple[int, ...]) -> dict[str, int]:
     """Return the examples in each part; of the images only sizes are read.
 
@@ -81,7 +97,7 @@ def counts(path: Path, name: str, classes: int, shape: tuple[int, ...]) -> dict[
         with path.open("rb") as file, np.load(file) as archive:
             return {part: _count(archive, part, classes, shape) for part in PARTS}
     except DAMAGE_ERRORS as error:
-        raise _damage_error(path, name, f"not a packed data set ({error})") from error
+        raise damage_error(path, name, f"not a packed data set ({error})") from error
 
 
 def _count(archive: Any, part: str, classes: int, shape: tuple[int, ...]) -> int:
@@ -115,11 +131,11 @@ def read(path: Path, name: str, classes: int, shape: tuple[int, ...]) -> Packed:
         sums, found = about["sha256"], (str(about["version"]), about["name"])
         damaged = [key for key, array in arrays.items() if _sha256(array) != sums[key]]
     except DAMAGE_ERRORS as error:
-        raise _damage_error(path, name, f"not a packed data set ({error})") from error
+        raise damage_error(path, name, f"not a packed data set ({error})") from error
     if damaged:
-        raise _damage_error(path, name, f"{' and '.join(damaged)} of another checksum")
+        raise damage_error(path, name, f"{' and '.join(damaged)} of another checksum")
     if found[1] != name:
-        raise _damage_error(path, name, f"the data set {found[1]}")
+        raise damage_error(path, name, f"the data set {found[1]}")
     counts(path, name, classes, shape)
     return Packed(path, arrays, about)
 
@@ -128,7 +144,8 @@ def _sha256(array: NDArray[Any]) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
 
 
-def _damage_error(path: Path, name: str, found: str) -> UserError:
+def damage_error(path: Path, name: str, found: str) -> UserError:
+    """Return the error for a file that holds something else."""
     return UserError(
         f"A packed data file must hold {name} as it was written. Received: {path}: {found}. "
         f"Make it anew: python -m pipelines data pack {name} --data-dir {path.parent}"

@@ -156,11 +156,15 @@ class StoredPictures(DataSet):
         """Return the prepared data set; an embedded one is prepared if need be."""
         if self.name in EMBEDDED and self._folder() is None:
             self.prepare()
+        return Prepared(self.open_builder(), self.test)
+
+    def open_builder(self) -> Any:
+        """Return tensorflow-datasets' builder of what is prepared. UserError if nothing is."""
         if (folder := self._folder()) is None:
             raise self._not_prepared()
         tfds = _tfds(self.name)
         try:
-            return Prepared(tfds.builder_from_directory(folder), self.test)
+            return tfds.builder_from_directory(folder)
         except Exception as error:  # a parser's or tensorflow-datasets': all mean the same
             raise self._unreadable(folder, error) from error
 

@@ -1,5 +1,7 @@
 """Checks of a recipe against schedules, data, networks and machines, before it is trained."""
 
+import sys
+
 import keras_models
 from pipelines.data import datasets
 from pipelines.errors import LISTED_BY, UserError, unknown
@@ -23,13 +25,35 @@ def check(recipe: Recipe) -> None:
                 f"{name} must suit the data. Received: {name}={value} for {recipe.data}, where "
                 f"it means nothing. Set {option}."
             )
-    if recipe.model not in keras_models.names():
-        raise unknown("An architecture", recipe.model, keras_models.names(), LISTED_BY)
+    require_model(recipe.model)
     shape, classes = data.sizes(recipe.data_args)
     try:
         keras_models.check(recipe.model, shape, classes, **recipe.model_args)
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def require_model(name: str) -> None:
+    """Raise UserError unless there is an architecture of that name, or a person's own."""
+    if not keras_models.is_own(name) and name not in keras_models.names():
+        raise unknown("An architecture", name, keras_models.names(), LISTED_BY)
+
+
+def name_model(given: str) -> str:
+    """Return what a recipe calls an architecture: a person's own with the digest of its source.
+
+    That it runs as it stands is said on standard error. Raise UserError for a file or a module that
+    has no network.
+    """
+    if not keras_models.is_own(given):
+        return given
+    try:
+        name = keras_models.name_own(given)
+        keras_models.defaults(name)  # reads it
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    print(f"The network is your own code, and runs as it stands: {name}", file=sys.stderr)
+    return name
 
 
 def check_here(recipe: Recipe) -> None:

@@ -5,15 +5,18 @@ fingerprint of its fields tells whether a run with exactly these settings has be
 Those that have a name are in recipes/catalog.py.
 """
 
+import contextlib
 import dataclasses
 import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any, Literal
 
 import tyro
 
+import keras_models
 from pipelines.data import datasets
 from pipelines.data.splits import PAD
 from pipelines.errors import UserError, check_names
@@ -53,11 +56,12 @@ class Recipe:
     """Steps in one call of Keras, for networks that calls cost more than steps: logs and
     checkpoints come between calls (None: up to 50 where a GPU holds the pictures, else 1)."""
     model: str
-    """Architecture: a module of keras_models."""
+    """Architecture: a module of keras_models, or your own: FILE.py or PACKAGE.MODULE."""
     model_args: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the architecture."""
     data: str
-    """Data set, by its name in `python -m pipelines data`."""
+    """Data set, by its name in `python -m pipelines data`, or your own: FOLDER, FILE.npz or
+    tfds:NAME."""
     data_args: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of a data set that is drawn in memory, or of how stored pictures are read."""
     train_examples: int | None = None
@@ -186,7 +190,9 @@ class Recipe:
         if changes.get("steps") is not None:
             dropped |= {"epochs": None, "steps": changes["steps"]}
         if changes.get("model", self.model) != self.model:
-            dropped["model_args"] = {}
+            with contextlib.suppress(ValueError, OSError):  # recipes.checks refuses such a model
+                dropped["model_args"] = {}
+                dropped["model_args"] = keras_models.defaults(changes["model"])
         if changes.get("data", self.data) != self.data:
             dropped["data_args"] = datasets.get(changes["data"]).start(self.data_args)
         if changes.get("schedule", self.schedule) != self.schedule:
@@ -204,6 +210,7 @@ class Recipe:
                 rows |= {f"{key}.{k}": _plain(v) for k, v in sorted(value.items())}
             else:
                 rows[key] = _plain(value)
+        rows["model"] = PurePath(self.model).name  # of a file of one's own without its folder
         return rows
 
     def flags(self, base: "Recipe") -> str:
@@ -211,8 +218,9 @@ class Recipe:
 
         UserError where the command line cannot say it: an argument that the base does not have.
         """
-        options = base.override(schedule=self.schedule)  # what the command line offers
-        start = options.override(model=self.model, data=self.data)
+        # what the command line offers
+        options = base.override(schedule=self.schedule, model=self.model)
+        start = options.override(data=self.data)
         words: list[str] = []
         for key, value in _settings(self):
             if isinstance(value, Mapping):

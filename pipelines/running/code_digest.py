@@ -26,6 +26,7 @@ TRAINING = (
 FOUND_BY_NAME: Mapping[str, tuple[str, ...]] = {  # what a module imports by what a recipe names
     "pipelines.data.datasets": (
         "pipelines.data.generated",
+        "pipelines.data.own.stored",
         "pipelines.data.photographs",
         "pipelines.data.pictures",
     )

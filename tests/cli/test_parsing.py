@@ -69,8 +69,8 @@ def test_help_lists_choices_and_describes_arguments(command: str) -> None:
     shown = _squeeze(terminal.output("-m", *command.split(), "--help"))
     for option, choices in {
         "scale": catalog.SCALES,
-        "model": keras_models.names(),
-        "data": datasets.DATASETS,
+        "model": [*keras_models.names(), "FILE.py", "PACKAGE.MODULE"],
+        "data": [*datasets.DATASETS, "FOLDER", "FILE.npz", "tfds:NAME"],
         "schedule": lr.SCHEDULES,
         "init": ["small", "standard", "he"],
     }.items():

@@ -17,6 +17,7 @@ import pytest
 from pipelines.cli import data_command
 from pipelines.data import datasets
 from pipelines.data.datasets import Splits
+from pipelines.data.own.stored import OwnPictures
 from pipelines.data.splits import Pictures
 from pipelines.data.streamed import Photographs
 from pipelines.errors import Unavailable, UserError
@@ -240,7 +241,7 @@ def test_features_that_cannot_be_read_are_one_sentence_and_no_module_is_imported
     for ask in (datasets.load, lambda name: datasets.get(name).check()):
         with pytest.raises(UserError, match=rf"Received: {file.parent}: .*{says}.* Delete this f"):
             ask("digits")
-    data_command.data_command("list", None, json=True)  # the others are listed all the same
+    data_command.data_command("list", None, None, json=True)  # the others are listed all the same
     rows = {row["name"]: row["state"] for row in json.loads(capsys.readouterr().out)}
     assert (rows["digits"], rows["synthetic"]) == ("unreadable", "on first use")
     assert "marker" not in sys.modules
@@ -317,6 +318,7 @@ def test_unknown_data_arguments_list_the_near_ones(name: str, choices: str, noth
 
 def test_the_digest_of_training_code_follows_every_kind() -> None:
     kinds = {f"pipelines.data.{kind.partition('.')[0]}" for kind, *_ in datasets.DATASETS.values()}
+    kinds.add(OwnPictures.__module__)
     assert kinds == set(code_digest.FOUND_BY_NAME["pipelines.data.datasets"])
 
 
