@@ -34,7 +34,7 @@ board: dict[str, scoreboard.Entry] = {}
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
     """Add the claims' pages, to the navigation too, their figures, and Plotly's script."""
-    for name in claim_catalog.names():
+    for name in claim_catalog.project_names():
         board[name] = scoreboard.project_entry(name)
         figure = _figure(name)
         if figure:

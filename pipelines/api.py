@@ -59,12 +59,14 @@ def run(
     takes as many as it states, a recipe its one seed. `force` repeats what has finished. The other
     arguments replace settings of the claim or the recipe, by the names that `python -m pipelines
     run NAME --help` lists, with `_` for `-`; where a claim takes several values, give a list.
-    `data` and `model` may be your own; `size` scales such pictures.
+    `data`, `model` and the claim, by its file, may be your own; `size` scales such pictures.
 
         api.run("small-norm-factorization", d=[2, 8], seeds=3)
         api.run("allconv-digits", learning_rate=0.1, blocks_per_stage=2, steps=100)
         api.run("allconv-digits", data="~/flowers", size=32, model="my_net.py")
     """
+    if name.endswith(".py"):
+        name = claim_catalog.add(name)
     if "data" in settings or size is not None:
         settings["data"] = packing.name_data(str(settings.get("data", "")), size)
     if "model" in settings:

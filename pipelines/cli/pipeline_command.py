@@ -16,7 +16,7 @@ import tyro
 from pipelines.cli.overrides import apply_overrides, as_options, name_own, with_choices
 from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import print_answer, use_data_dir
-from pipelines.errors import LISTED_BY, Ended, check_counts, unknown
+from pipelines.errors import LISTED_BY, Ended, UserError, check_counts, unknown
 from pipelines.recipes import catalog, checks
 from pipelines.recipes.catalog import Scale
 from pipelines.recipes.recipe import Recipe
@@ -123,6 +123,12 @@ def _train_and_register(words: list[str]) -> None:
     )
     changed = apply_overrides(recipe, asked.override)
     checks.require_validation(changed, "A champion is chosen")
+    if changed.data != recipe.data:
+        raise UserError(
+            "Champions of a recipe are compared on its own data. Received: --data "
+            f"{changed.data} for {name}, which has {recipe.data}. Leave it out, or train by "
+            f"python -m pipelines run {name} alone."
+        )
     steps = pipeline.training(
         name,
         options.scale,

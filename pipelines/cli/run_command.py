@@ -99,7 +99,12 @@ class RunArguments(Generic[T]):
 
 
 def run_command(name: str, arguments: list[str]) -> None:
-    """Run a claim or a recipe, whose own settings the options of the command line override."""
+    """Run a claim or a recipe, whose own settings the options of the command line override.
+
+    A name that ends in .py is the file of a person's own claim.
+    """
+    if name.endswith(".py"):
+        name = claim_catalog.add(name)
     options, _ = parse_known(Options, arguments, f"{PROG} run {name}")
     arguments = name_own(arguments, f"{PROG} run {name}")
     settings = api.stated_settings(name, options.scale)
@@ -174,6 +179,8 @@ class SweepArguments:
 
 def sweep_command(name: str, arguments: list[str]) -> None:
     """Measure a claim over the grid of the command line."""
+    if name.endswith(".py"):
+        name = claim_catalog.add(name)
     parsed = parse(SweepArguments, arguments, prog=f"{PROG} sweep {name}")
     if name in catalog.RECIPES:
         raise UserError(

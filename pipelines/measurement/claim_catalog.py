@@ -1,4 +1,4 @@
-"""The claims by name: the modules in the folders of pipelines/claims.
+"""The claims by name: the modules in the folders of pipelines/claims, and a person's own.
 
 A module without a leading underscore holds one claim, `CLAIM`, named after the file; nothing else
 has to be edited to add one. A module of a table holds several, `ALLCNN_CIFAR10` and so on.
@@ -7,9 +7,12 @@ has to be edited to add one. A module of a table holds several, `ALLCNN_CIFAR10`
 import functools
 import importlib
 import pkgutil
+import sys
+from pathlib import Path
 from typing import Any
 
 from pipelines.errors import LISTED_BY, unknown
+from pipelines.measurement import own_claims
 from pipelines.measurement.claim import Claim
 
 PACKAGE = "pipelines.claims"  # imported by name: no measurement depends on which claims there are
@@ -18,12 +21,29 @@ TABLES = ("table2",)
 
 def names() -> list[str]:
     """Return the names of all claims; of the modules, only those of tables are imported."""
+    return sorted({**own_claims.find(), **_find_claims()})
+
+
+def project_names() -> list[str]:
+    """Return the names of the project's claims, without a person's own."""
     return sorted(_find_claims())
+
+
+def add(file: str) -> str:
+    """Return the name of the claim in a person's own file, by which it is known from now on."""
+    name = own_claims.add(file, set(_find_claims()))
+    print(f"The claim is your own code, and runs as it stands: {file}", file=sys.stderr)
+    return name
+
+
+def own_file(name: str) -> Path | None:
+    """Return the file of a person's own claim; None for the project's."""
+    return None if name in _find_claims() else own_claims.find().get(name, ("", None))[1]
 
 
 def load(name: str) -> Claim:
     """Return the claim of that name. Raise UserError, which lists the choices."""
-    if name not in _find_claims():
+    if name not in _find_claims() and name not in own_claims.find():
         raise unknown("A claim", name, names(), LISTED_BY)
     module, attribute = locate(name)
     claim: Claim = getattr(importlib.import_module(module), attribute)
@@ -32,7 +52,8 @@ def load(name: str) -> Claim:
 
 def locate(name: str) -> tuple[str, str]:
     """Return the module of a claim and its name there."""
-    return _find_claims()[name]
+    project = _find_claims()
+    return project[name] if name in project else (own_claims.find()[name][0], "CLAIM")
 
 
 def card(name: str) -> str:
@@ -49,7 +70,7 @@ def get_settings(name: str, scale: str) -> Any:
 
 
 def _find_claims() -> dict[str, tuple[str, str]]:
-    """Return by name of a claim its module and its name there."""
+    """Return by name of a claim of the project its module and its name there."""
     return _search(tuple(importlib.import_module(PACKAGE).__path__))
 
 

@@ -22,6 +22,7 @@ DOCUMENTS = {  # keys: the letters that name a source
     "B": "Bartlett 2018, slides; Bartlett, Evans & Long; Bartlett, Helmbold & Long",
     "LY": "Li & Yuan 2017, Convergence Analysis of Two-layer Neural Networks",
     "ours": "what no document says",
+    "yours": "claims of your own",
 }
 LETTERS = {"BEL": "B", "BHL": "B", "Bartlett's": "B"}
 TEST_ERROR = re.compile(r"(?:(\w+)_)?test_error_pct")
@@ -49,7 +50,12 @@ class ClaimView:
 
     @property
     def document_of(self) -> str:
-        """Return the letters of the first document that its source names; `ours` without one."""
+        """Return the letters of the first document that its source names; `ours` without one.
+
+        A person's own claim is one of `yours`.
+        """
+        if claim_catalog.own_file(self.name):
+            return "yours"
         found = re.findall(r"[\w']+", self.document["source"])
         words = (LETTERS.get(word, word) for word in found)
         return next((word for word in words if word in DOCUMENTS), "ours")
@@ -221,7 +227,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[s
 
 
 def group_by_document(views: Iterable[ClaimView]) -> list[tuple[str, list[ClaimView]]]:
-    """Return claims by the title of their document, ours last; those not run at the end."""
+    """Return claims by the title of their document, yours last; those not run at the end."""
     groups: dict[str, list[ClaimView]] = {letters: [] for letters in DOCUMENTS}
     for view in sorted(views, key=lambda view: view.shown is None):
         groups[view.document_of].append(view)

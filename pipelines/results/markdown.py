@@ -55,7 +55,7 @@ def _row(view: ClaimView, link: str | None) -> list[str]:
 
 def card_links() -> dict[str, str]:
     """Return by claim the file of its card below the root of the project."""
-    modules = {name: claim_catalog.locate(name)[0] for name in claim_catalog.names()}
+    modules = {name: claim_catalog.locate(name)[0] for name in claim_catalog.project_names()}
     return {name: f"{module.replace('.', '/')}.py" for name, module in modules.items()}
 
 

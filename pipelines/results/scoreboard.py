@@ -189,7 +189,7 @@ def publish(folder: Path | None = None) -> dict[str, Any]:
     there is no evidence.
     """
     folder = folder or ROOT
-    board = [project_entry(name) for name in claim_catalog.names()]
+    board = [project_entry(name) for name in claim_catalog.project_names()]
     if not any(entry.project for entry in board):
         raise UserError(
             "RESULTS.md is published from the project's evidence. Received: a folder of bundles "

@@ -12,6 +12,7 @@ import functools
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from pipelines.runtime import backend
 from pipelines.runtime.provenance import COMMANDS, ROOT, digest
@@ -79,14 +80,20 @@ def digest_of(texts: Mapping[str, str], backend_name: str | None = None) -> str:
 
 
 def modules(
-    roots: Iterable[str], root: Path = ROOT, followed: Iterable[str] = FOLLOWED
+    roots: Iterable[str],
+    root: Path = ROOT,
+    followed: Iterable[str] = FOLLOWED,
+    elsewhere: Mapping[str, Path] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Return by name the modules below a folder that are reached from roots, as text."""
+    """Return by name the modules below a folder that are reached from roots, as text.
+
+    `elsewhere` are the files of roots that are no modules of the project.
+    """
     texts: dict[str, str] = {}
     todo = list(roots)
     while todo:
         name = todo.pop()
-        path = None if name in texts else find(name, root)
+        path = None if name in texts else elsewhere.get(name) or find(name, root)
         if path is None:
             continue
         texts[name], imported = _read(path, name)

@@ -65,7 +65,7 @@ def test_what_is_published_is_that_of_the_evidence(tmp_path: Path) -> None:
 
 def test_a_page_with_other_counts_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "gradient-formula"
-    monkeypatch.setattr(claim_catalog, "names", lambda: [name])
+    monkeypatch.setattr(claim_catalog, "project_names", lambda: [name])
     results = tmp_path / "results.json"
     results.write_text((ROOT / "results.json").read_text())
     entry = scoreboard.project_entry(name)

@@ -33,7 +33,7 @@ def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     load = claim_catalog.load
     monkeypatch.setattr(claim_catalog, "load", lambda name: stated.get(name) or load(name))
-    monkeypatch.setattr(claim_catalog, "names", lambda: list(stated))
+    monkeypatch.setattr(claim_catalog, "project_names", lambda: list(stated))
     return bundles.FOLDER
 
 
@@ -117,7 +117,7 @@ def test_what_cannot_be_measured_here_is_left_out_with_its_reason(
     }
     on_gpu = dataclasses.replace(claim_catalog.load(THEOREM), costs={"smoke": hours(2, gpu=True)})
     monkeypatch.setattr(claim_catalog, "load", {THEOREM: on_gpu}.__getitem__)
-    monkeypatch.setattr(claim_catalog, "names", lambda: [THEOREM])
+    monkeypatch.setattr(claim_catalog, "project_names", lambda: [THEOREM])
     assert "GPU" in queue.work()["left_out"][f"{THEOREM} at smoke scale"]
 
 

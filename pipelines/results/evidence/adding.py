@@ -34,6 +34,11 @@ def add(words: Sequence[str]) -> dict[str, Any]:
             "here. Received: nothing. Name one."
         )
     names = {word for word in words if word in claim_catalog.names()}
+    for name in filter(claim_catalog.own_file, sorted(names)):
+        raise UserError(
+            f"The evidence is of the project's claims. Received: {name}, which is your own. Keep "
+            f"its runs by: python -m pipelines export FILE.zip {name}"
+        )
     paths = [word for word in words if word not in names]
     for word in paths:
         if not (Path(word).is_file() or word.endswith(".zip")):

@@ -44,7 +44,7 @@ def check_evidence(
     stated, derived, pool = published.read_claims(results), dict[str, JsonDocument](), []
     claims: list[dict[str, Any]] = []
     problems: list[str] = []
-    for name in claim_catalog.names():
+    for name in claim_catalog.project_names():
         evidence = recorded.read(name)
         for run in evidence.by_scale.values():
             problems += [f"{name}: {problem}" for problem in _check_run(run)]
@@ -73,7 +73,7 @@ def _find_outdated(derived: Mapping[str, JsonDocument], results: Path) -> Iterat
     document = published.read(results)
     if page.is_file() and page.read_text() != markdown.results(document, markdown.card_links()):
         yield "RESULTS.md: it is not what results.json says: python -m pipelines report --publish"
-    names = claim_catalog.names()
+    names = claim_catalog.project_names()
     views = [ClaimView(derived.get(n) or json_document.stated_document(n)) for n in names]
     counted = counts.of_claims(views)
     for name in counts.PAGES:

@@ -102,7 +102,7 @@ def plan_decisions(names: Collection[str] = ()) -> list[Decision]:
         steps_done[fingerprint] = max(steps, steps_done.get(fingerprint, 0))
     decisions = [
         decision
-        for name in names or claim_catalog.names()
+        for name in names or claim_catalog.project_names()
         for scale in deciding_scales(claim_catalog.load(name))
         if (decision := _find_missing(name, scale, steps_done))
     ]
