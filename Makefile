@@ -29,7 +29,10 @@ check: .venv/requirements-dev.installed  ## Lint, types and fast tests: what CI 
 	$(BIN)/python -m pytest
 
 docs: .venv/requirements-dev.installed  ## Build the site into site/, of the evidence and the code that are here
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	$(BIN)/python -m docs.write_pages
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --config-file .site/mkdocs.yml
+	$(BIN)/python -m docs.check_site .site/html
+	rm -rf site && mv .site/html site
 	@echo "Open site/index.html, or to search it: $(BIN)/python -m http.server --directory site 8000"
 
 bench: setup  ## Speed, as ratios measured side by side

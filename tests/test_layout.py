@@ -22,6 +22,7 @@ ONLY = {  # beside the standard library and itself
 }
 ALSO = {"theory.memorizer": {"keras_models"}}  # for its Keras model, when that is asked for
 ORDER = (  # of folders and of the modules beside them: what is imported stands further down
+    "docs",
     "benchmarks",
     "tuning.__main__",
     "tuning.cli",
@@ -82,7 +83,7 @@ def module_name(path: Path) -> str:
     return ".".join(part for part in parts if part != "__init__")
 
 
-FOLDERS = (*PACKAGES, "benchmarks")
+FOLDERS = (*PACKAGES, "benchmarks", "docs")
 PATHS = {module_name(p): p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")}
 TREES = {name: ast.parse(path.read_text(), str(path)) for name, path in PATHS.items()}
 

@@ -1,34 +1,21 @@
-"""The site: a page a claim, of its evidence without a database, that loads nothing from afar."""
+"""The pages of claims: written from their evidence, without a database."""
 
-import importlib.util
 import json
 import re
 import shlex
 from collections import defaultdict
 from dataclasses import replace
-from types import ModuleType
 
 import numpy as np
 import pytest
-from mkdocs.exceptions import PluginError
 
 from pipelines.measurement import claim_catalog
 from pipelines.results import claim_pages, scoreboard
 from pipelines.results.claim_pages import Group
 from pipelines.results.evidence import recorded
 from pipelines.results.published import read_claims
-from tests.conftest import ROOT
 
 NAME = "standard-parameterization-saddle"
-
-
-@pytest.fixture(scope="module")
-def hooks() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs" / "_hooks.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -139,41 +126,3 @@ def test_a_claim_that_is_not_run_has_a_page_with_its_cost() -> None:
     assert "python -m pipelines run alexnet-imagenet --scale paper" in page
     assert all(str(cost) in page for cost in claim.costs.values())
     assert "<script" not in page
-
-
-@pytest.mark.parametrize(
-    ("page", "loaded"),
-    [
-        ('<script src="https://cdn.example/x.js"></script>', 1),
-        ('<link rel="stylesheet" href="//fonts.example/css">', 1),
-        ('<img srcset="a.png 1x, https://elsewhere.example/a.png 2x">', 1),
-        ("<style>p { background: url(http://elsewhere.example/a.png) }</style>", 1),
-        ("<p style=\"background: url('//elsewhere.example/a.png')\">", 1),
-        ('<a href="https://arxiv.org/abs/1611.04231">paper</a> <code>url(http://x)</code>', 0),
-        ('<link rel="canonical" href="https://near.example/"><img src="a.png">', 0),
-    ],
-)
-def test_what_a_page_loads_from_elsewhere_is_seen(
-    hooks: ModuleType, page: str, loaded: int
-) -> None:
-    assert len(hooks.remote_addresses(page)) == loaded
-
-
-def test_mathematics_is_mathml(hooks: ModuleType) -> None:
-    inline = hooks.on_page_content(r'<span class="arithmatex">\(a &lt; b\)</span>', None)
-    assert inline.startswith("<math") and "<mo>&lt;</mo>" in inline.replace("&#x0003C;", "&lt;")
-    tex = r"\[\begin{aligned} a &amp;= b \\ c &amp;\le d \end{aligned}\]"
-    block = hooks.on_page_content(f'<div class="arithmatex">{tex}</div>', None)
-    assert block.count("<mtr>") == 2
-    assert "\\" not in block
-
-
-def test_tex_that_is_unknown_is_refused(hooks: ModuleType) -> None:
-    with pytest.raises(PluginError, match=r"\\nosuch in a\.md"):
-        hooks.to_mathml(r"\(\nosuch x\)", "a.md")
-
-
-def test_every_statement_in_tex_can_be_drawn(hooks: ModuleType) -> None:
-    for name in claim_catalog.names():
-        formula = claim_catalog.load(name).formula
-        assert hooks.to_mathml(rf"\[{formula}\]", "claim").startswith('<div class="formula"><math')
