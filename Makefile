@@ -30,7 +30,7 @@ check: .venv/requirements-dev.installed  ## Lint, types and fast tests: what CI 
 
 docs: .venv/requirements-dev.installed  ## Build the site into site/, of the evidence and the code that are here
 	$(BIN)/python -m docs.write_pages
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --config-file .site/mkdocs.yml
+	$(BIN)/python -m zensical build --strict --config-file .site/mkdocs.yml
 	$(BIN)/python -m docs.check_site .site/html
 	rm -rf site && mv .site/html site
 	@echo "Open site/index.html, or to search it: $(BIN)/python -m http.server --directory site 8000"
