@@ -48,7 +48,7 @@ class Splits:
     """Three disjoint parts of one data set, and what is learned from them.
 
     `val` is empty where all that is not for testing is trained on (`has_validation`).
-    `classes` is the size of a network's output; `source` says where the arrays come from.
+    `classes` is the size of a network's output.
     """
 
     name: str
@@ -57,7 +57,6 @@ class Splits:
     val: AnySplit
     test: AnySplit
     task: Task = field(default=CLASSIFICATION, kw_only=True)
-    source: str = field(default="tensorflow_datasets", kw_only=True)
 
     @property
     def digest(self) -> str:
@@ -153,6 +152,25 @@ class DataSet:
         Read one example of every part. Raise UserError if the data set is `required` and not there.
         """
         raise NotImplementedError
+
+    def origin(self) -> tuple[str, dict[str, Any]]:
+        """Return where its examples come from: a type of MLflow's data sources, and its fields."""
+        return "code", {"tags": {"data": self.name}}
+
+    def describe(self, splits: Splits) -> dict[str, Any]:
+        """Return what MLflow is told of the parts: source, shapes of the examples, profile."""
+        kind, source = self.origin()
+        target = ("int64", [-1]) if self.is_classification else ("float32", [-1, splits.classes])
+        pixels = "uint8" if self.is_classification else "float32"
+        return {
+            "source_type": kind,
+            "source": source,
+            "schema": {"features": (pixels, [-1, *splits.input_shape]), "targets": target},
+            "profile": {
+                **{part: len(getattr(splits, part)) for part in ("train", "val", "test")},
+                "classes": splits.classes,
+            },
+        }
 
     def prepare(self) -> Path:
         """Download or generate the data set and prepare it; return its folder."""

@@ -245,7 +245,7 @@ def draw(
     sizes["train_size"] = min(train_size, train_examples or train_size)
     parts = [part(number, size) for number, size in enumerate(sizes.values())]
     task = dataclasses.replace(REGRESSION, of_model=getattr(h, "of_model", None))
-    return Splits(name, parts[0].y.shape[1], *parts, task=task, source="generated")
+    return Splits(name, parts[0].y.shape[1], *parts, task=task)
 
 
 TEACHERS: dict[str, Callable[..., Map]] = {

@@ -27,6 +27,7 @@ from pipelines.errors import DAMAGE_ERRORS, Unavailable, UserError, short
 from pipelines.runtime import backend, files
 
 VERSION = r"\d+\.\d+\.\d+"  # names a folder that tensorflow-datasets has finished
+CATALOG = "https://www.tensorflow.org/datasets/catalog/"  # a page a data set
 FEATURES = "tensorflow_datasets.core.features."
 Cut = tuple[str, slice]  # examples of a part
 Arrays = dict[str, NDArray[Any]]  # {"image": uint8 [n, h, w, c], "label": int64 [n]}
@@ -109,6 +110,12 @@ class StoredPictures(DataSet):
         sizes = {key: cut.stop - cut.start for key, (_, cut) in cuts.items()}
         about = {"name": self.name, "prepared": True, "state": stored.state}
         return {**about, **stored.where, **sizes}
+
+    def origin(self) -> tuple[str, dict[str, Any]]:
+        """Return the page of the data set, where tensorflow-datasets has it, else `code`."""
+        if self.name in EMBEDDED:
+            return super().origin()
+        return "http", {"url": CATALOG + self.builder.partition("/")[0]}
 
     def prepare(self) -> Path:
         home = data_home()

@@ -48,7 +48,7 @@ class Trainer:
         how: Any = {"parent": self.run, "title": title, "tags": {**named, **self.tags}}
         result = run(recipe, self.run_options, **how)
         if result.reused:  # a child of another run: say which
-            self.run.tag(f"{store.REUSED}{result.run_id}", f"{recipe.name} seed {recipe.seed}")
+            self.run.link(store.REUSED, result.run_id)
         return result
 
     def search(self, recipe: Recipe, lost: Mapping[str, float]) -> Result:
@@ -66,7 +66,7 @@ class Trainer:
 
     def study(self, name: str) -> None:
         """Say that the cell comes from a study, which goes where the run goes."""
-        self.run.tag(f"{store.STUDIED}{name}", "")
+        self.run.link(store.STUDIED, name)
 
     def curve(self, result: Result, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return a curve of a training run: integer steps [k] and values [k]."""
@@ -143,8 +143,7 @@ class Experiment(Claim):
             rows = history.rows_with_evidence(None, kind=TRAINING, fingerprint=fingerprint)
             ended = [row for row in rows if row.status == "FINISHED" or DIVERGED in row.tags]
             for row in ended[:1]:
-                text = f"{row.tags['recipe']} seed {row.params['seed']}"
-                run.tag(f"{store.REUSED}{row.id}", text)
+                run.link(store.REUSED, row.id)
 
     def measure_cell(self, plan: MeasurementPlan, cell: Cell, run: tracked_run.Run) -> Measured:
         """Measure one cell, whose trainings are children of the run; what was interrupted goes on.

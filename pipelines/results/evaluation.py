@@ -3,6 +3,7 @@
 Nothing is written. The test part is read where the run has read it: a search never does.
 """
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
@@ -138,8 +139,11 @@ def _measure(
     import keras
 
     from pipelines.training import evaluation, input_pipeline
+    from pipelines.training.train import PROBABILITIES
 
     network, task, split = model, splits.task, splits.val  # what training reports
+    with contextlib.suppress(ValueError):  # networks stored before gave logits
+        model = keras.Model(model.input, model.get_layer(PROBABILITIES).input)
     if isinstance(split, Pictures | Photographs):  # stored networks read pixels 0..255
         standard = keras.Input(split.shape)
         scale, offset = (255 * split.std).tolist(), (255 * split.mean).tolist()

@@ -26,6 +26,11 @@ from pipelines.tracking.store import PARENT
 ALIAS = "champion"
 PORT = 5001  # not that of the UI
 VAL, TEST = "val_", "test_"  # begin the names of numbers of the weights that are stored
+SERVED = (
+    "It reads pictures [n, height, width, channels] of float32, pixels 0 to 255. An output named "
+    "`probabilities` is one a class, NaN for a picture with other pixels; a network stored before "
+    "version 0.3 gives logits, for whatever it is asked."
+)
 RULE = "Of the largest scale registered, the run whose stored weights validate best is champion."
 
 
@@ -203,6 +208,8 @@ def _describe(row: history.Row, about: Mapping[str, Any]) -> str:
         f"Chosen among runs of this scale by `{criterion(row)}` of these weights, not by test.",
         f"Run `{row.id}`, commit {row.tags.get('commit', 'unknown')}.",
     ]
+    if datasets.get(row.params["data"]).is_classification:
+        lines += ["", SERVED]
     lines += ["Claim `{claim}`: {verdict}.".format(**about)] * bool(about["claim"])
     return "\n".join(lines)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.data import datasets
 from pipelines.errors import Diverged, Pruned, Unavailable, UserError
 from pipelines.recipes import checks, lr
 from pipelines.recipes.recipe import Recipe
@@ -111,7 +112,7 @@ def _train(
     watch: TrainingObserver | None,
 ) -> dict[str, float]:
     """Train into a tracked run, from its latest checkpoint on; return the final numbers."""
-    from pipelines.training.train import serving_model, train
+    from pipelines.training.train import serving_example, serving_model, train
 
     def log(metrics: Mapping[str, float], step: int) -> None:
         tracked.log_new(metrics, step)
@@ -119,7 +120,7 @@ def _train(
             watch.report(metrics, step)
 
     recipe, splits = job.recipe, job.splits
-    tracked.dataset(recipe.data, splits.digest, len(splits.train), splits.source)
+    tracked.dataset(recipe.data, splits.digest, datasets.get(recipe.data).describe(splits))
     tracked.figure(lr.figure(job.rates), "learning_rate.png")
     folder = checkpoint_folder(tracked.id)
     saving = Saving(folder, run_options.checkpoint_every, run_options.until)
@@ -141,5 +142,6 @@ def _train(
     except Pruned:
         saving.discard()  # it never goes on
         raise
-    tracked.model(serving_model(trained.model, splits.train))
+    stored = serving_model(trained.model, splits.train)
+    tracked.model(stored, serving_example(splits.train))
     return trained.metrics

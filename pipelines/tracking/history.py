@@ -14,9 +14,10 @@ from pipelines.tracking.store import (
     OWNER,
     PARENT,
     PROJECT,
+    REUSED,
     client,
     is_away,
-    reused_ids,
+    linked,
     unavailable,
 )
 
@@ -240,5 +241,5 @@ def trainings_of(run_id: str) -> list[Row]:
     """Return the trainings below a claim's run, and those of earlier runs that it names."""
     below = rows_with_evidence(None, kind="training", **{PARENT: run_id})
     run = find(run_id)
-    reused = reused_ids(run.tags) if run else []
+    reused = linked(run.tags, REUSED) if run else []
     return [*below, *(row for each in reused if (row := find(each)))]

@@ -36,7 +36,7 @@ Version = Annotated[str, Field(pattern=r"^\d+(\.\w+)*(\+[\w.]+)?$")]
 Tensor = Annotated[  # the type and shape of one
     str,
     Field(
-        pattern=r'^\[\{"type": "tensor", "tensor-spec": '
+        pattern=r'^\[\{("name": "probabilities", )?"type": "tensor", "tensor-spec": '
         r'\{"dtype": "\w+", "shape": \[-?\d+(, -?\d+)*\]\}\}\]$'
     ),
 ]
@@ -83,6 +83,12 @@ class Signature(Form):
     params: None
 
 
+class Example(Form):
+    artifact_path: Literal["input_example.json"]
+    serving_input_path: Literal["serving_input_example.json"]
+    type: Literal["ndarray"]
+
+
 class Description(Form):
     """MLmodel; what has a default may be missing."""
 
@@ -97,6 +103,7 @@ class Description(Form):
     prompts: None = None
     run_id: Text = None
     type_hint_from_example: Literal[False] = False
+    saved_input_example_info: Example | None = None
     utc_time_created: Text = None
 
 
@@ -146,6 +153,10 @@ FORMS: dict[str, Any] = {  # what the files of text may hold: YAML, or lines
     "data/keras_module.txt": list[Literal["keras"]],
 }
 OPTIONAL_FORMS: dict[str, Any] = {"registered_model_meta": Registered}  # where a model is read
+EXAMPLES = {  # an input, by itself and as a request: numbers in brackets
+    "input_example.json": re.compile(r"\[[\[\]\s\d.,eE+-]+\]\s*"),
+    "serving_input_example.json": re.compile(r'\{\s*"inputs": \[[\[\]\s\d.,eE+-]+\]\s*\}\s*'),
+}
 REFUSED_TOKENS = (  # parts of YAML that ours has not
     *(yaml.AliasToken, yaml.AnchorToken, yaml.TagToken, yaml.DirectiveToken),
     *(yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken),  # deep ones take minutes
@@ -182,12 +193,23 @@ def check(folder: Path) -> None:
     for name, form in (FORMS | OPTIONAL_FORMS).items():
         if name in names:
             _check_form(folder / name, form)
+    for name in EXAMPLES.keys() & names:
+        _check_example(folder / name)
     needed = FORMS.keys() | {NETWORK}
     for name in sorted(needed - names):
         raise ValueError(f"no file {name}")
-    for name in sorted(names - needed - OPTIONAL_FORMS.keys()):
+    for name in sorted(names - needed - OPTIONAL_FORMS.keys() - EXAMPLES.keys()):
         raise ValueError(f"a file {name!r}, where only {', '.join(sorted(needed))} are expected")
     _check_network(folder / NETWORK)
+
+
+def _check_example(path: Path) -> None:
+    """Raise ValueError for an input that is not an array of numbers, of five dimensions at most."""
+    if path.stat().st_size > LAYERS_BYTES:
+        raise ValueError(f"{path.name} of more than {LAYERS_BYTES:,} bytes")
+    text = path.read_text("utf-8", "replace")
+    if not EXAMPLES[path.name].fullmatch(text) or "[" * 6 in re.sub(r"\s", "", text):
+        raise ValueError(f"{path.name}, which is no array of numbers")
 
 
 def _check_form(path: Path, form: Any) -> None:

@@ -19,12 +19,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pipelines.errors import Unavailable, UserError, short
 from pipelines.runtime import heartbeat
 from pipelines.runtime.files import HALF, remove, replace_whole
 from pipelines.tracking import journals, store
 
 MAX_METRICS, MAX_TEXTS = 800, 100  # numbers, params and tags a request: MLflow takes 1,000 in all
+FINAL = ("train_", "val_", "test_")  # begin the numbers of the weights that are stored
 MODEL_NAME = "model"  # the name of a run's logged model
 MODEL_FOLDER = "logged-model"  # its folder among the files that wait; no artifact has that name
 SENT_MODEL = f"{HALF}sent"  # the folder of a model that has been sent, and is to be deleted
@@ -65,10 +68,22 @@ def send_batch(
 def send_dataset(run_id: str, about: Mapping[str, Any]) -> None:
     """Write into a run what it trains on, for the data set column of the UI."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
+    from mlflow.types import Schema, TensorSpec
 
-    name, source, where = about["name"], about["source"], {about["source"]: about["name"]}
-    profile = json.dumps({"train_examples": about["examples"]})
-    entity = Dataset(name, about["digest"], source, json.dumps(where), profile=profile)
+    older = {"source_type": "code", "schema": {}, "profile": {}}  # of a journal left before 0.3
+    about = {**older, **about}
+    schema = {
+        key: Schema([TensorSpec(np.dtype(kind), tuple(shape))]).to_json()
+        for key, (kind, shape) in about["schema"].items()
+    }
+    entity = Dataset(
+        about["name"],
+        about["digest"],
+        about["source_type"],
+        json.dumps(about["source"]),
+        json.dumps({"mlflow_tensorspec": schema}),
+        json.dumps(about["profile"]),
+    )
     context = [InputTag("mlflow.data.context", "training")]
     store.client().log_inputs(run_id, [DatasetInput(entity, context)])
 
@@ -110,6 +125,8 @@ def _send_model(run_id: str, folder: Path) -> None:
     about.save(str(sent))
     sent.replace(folder / "MLmodel")
     to.log_model_artifacts(model.model_id, str(folder))
+    if not model.metrics:
+        to.log_batch(run_id, _model_metrics(run, model.model_id))
     to.finalize_logged_model(model.model_id, "READY")
     if model.model_id not in {output.model_id for output in run.outputs.model_outputs}:
         to.log_outputs(run_id, [LoggedModelOutput(model.model_id, 0)])
@@ -127,6 +144,24 @@ def _create_model(run: Any) -> Any:
         tags={key: text for key, text in run.data.tags.items() if key.startswith(origin)},
         params=run.data.params,
     )
+
+
+def _model_metrics(run: Any, model_id: str) -> list[Any]:
+    """Return a run's last numbers of training, validation and test, as those of its model.
+
+    MLflow finds a model by any of its values, so that each has one, and none that is not finite.
+    """
+    from mlflow.entities import Metric
+
+    data = [each.dataset for each in run.inputs.dataset_inputs][:1]
+    about = {"dataset_name": data[0].name, "dataset_digest": data[0].digest} if data else {}
+    points = []
+    for key, value in run.data.metrics.items():
+        if key.startswith(FINAL) and abs(value) < sys.float_info.max:
+            history = store.client().get_metric_history(run.info.run_id, key)
+            last = max(history, key=lambda point: (point.step, point.timestamp))
+            points.append(Metric(key, value, last.timestamp, last.step, model_id, **about))
+    return points
 
 
 class Waiting:

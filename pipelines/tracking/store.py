@@ -7,12 +7,13 @@ import contextlib
 import functools
 import logging
 import os
+import re
 import socket
 import sqlite3
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -26,8 +27,9 @@ PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # tags that the UI r
 ARM = "arm"  # tag of a training: what a claim calls it, the same for all seeds
 RUN_AS = "run_as"  # tag of a training that a person started by name: name and scale
 RESULT = "result"  # tag: the numbers that count, in one line
-REUSED = "reused."  # begins tags that name, by their ids, the trainings of other runs
-STUDIED = "studied."  # begins tags that name the studies that a claim's cells come from
+REUSED = "reused"  # begins tags that name, by their ids, the trainings of other runs
+STUDIED = "studied"  # begins tags that name the studies that a claim's cells come from
+NAMES_A_TAG = 150  # ids of runs in a tag, of which MLflow keeps 8,000 characters
 ORIGIN = "origin_run_id"  # tag of an imported run: its id where it was measured
 OURS = f" ({MADE_BY[1]})"  # ends the name of an experiment where another program has the name
 OWNER, PROJECT = "origin", "project"  # tag of a run of the evidence that the project ships
@@ -53,14 +55,21 @@ def is_project_home() -> bool:
     return uri() == _project_uri()
 
 
-def reused_ids(tags: Iterable[str]) -> list[str]:
-    """Return the ids of other runs' trainings that the tags of a run name."""
-    return [key.removeprefix(REUSED) for key in tags if key.startswith(REUSED)]
+def linked(tags: Mapping[str, str], kind: str) -> list[str]:
+    """Return the runs (REUSED) or studies (STUDIED) that the tags of a run name.
+
+    Older runs have a tag for each: `reused.ID`.
+    """
+    older = [key.removeprefix(f"{kind}.") for key in tags if key.startswith(f"{kind}.")]
+    keys = [key for key in tags if re.fullmatch(rf"{kind}(_\d+)?", key)]
+    keys.sort(key=lambda key: (len(key), key))
+    return list(dict.fromkeys([*older, *(name for key in keys for name in tags[key].split())]))
 
 
-def studied(tags: Iterable[str]) -> list[str]:
-    """Return the names of the studies that the tags of a run name."""
-    return [key.removeprefix(STUDIED) for key in tags if key.startswith(STUDIED)]
+def link_tags(kind: str, names: Sequence[str]) -> dict[str, str]:
+    """Return the tags that name these, few as there are: `reused`, `reused_2`, ..."""
+    parts = [names[i : i + NAMES_A_TAG] for i in range(0, len(names), NAMES_A_TAG)]
+    return {f"{kind}_{i + 1}" if i else kind: " ".join(part) for i, part in enumerate(parts)}
 
 
 def display_uri() -> str:

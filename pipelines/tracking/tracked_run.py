@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,8 @@ class Run:
     """The last step by metric that an earlier process wrote, where the run was resumed."""
     known: set[tuple[str, int, float]] = field(default_factory=set)
     """Every metric, step and value that an earlier process wrote, where the run was resumed."""
+    links: dict[str, list[str]] = field(default_factory=dict)
+    """The runs and the studies that it names, by store.REUSED and store.STUDIED."""
 
     def log(self, metrics: Mapping[str, float], step: int = 0, when_ms: int | None = None) -> None:
         """Write down numbers of one step: in the journal at once, in MLflow within seconds.
@@ -93,6 +96,13 @@ class Run:
     def tag(self, key: str, value: str) -> None:
         self.outbox.add_fact("tags", {key: value})
 
+    def link(self, kind: str, name: str) -> None:
+        """Name another run (store.REUSED) or a study (store.STUDIED) beside those named before."""
+        names = self.links.setdefault(kind, [])
+        if name not in names:
+            names.append(name)
+            self.outbox.add_fact("tags", store.link_tags(kind, names))
+
     def text(self, text: str, path: str) -> None:
         self.outbox.add_file(path, lambda place: place.write_text(text))
 
@@ -103,37 +113,44 @@ class Run:
         """Write a matplotlib figure; equal figures are equal files."""
         self.outbox.add_file(path, lambda place: figure.savefig(place, **FIGURE_STYLE))
 
-    def dataset(self, name: str, digest: str, examples: int, source: str) -> None:
-        """Name the data this run trains on and their source, for the data set column of the UI."""
-        about = {"name": name, "digest": digest, "examples": examples, "source": source}
-        self.outbox.add_fact("dataset", about)
+    def dataset(self, name: str, digest: str, description: Mapping[str, Any]) -> None:
+        """Name the data this run trains on, for the data set column of the UI.
 
-    def model(self, model: Any) -> None:
+        `description` is what DataSet.describe says: source, shapes, profile.
+        """
+        self.outbox.add_fact("dataset", {"name": name, "digest": digest, **description})
+
+    def model(self, model: Any, example: Any = None) -> None:
         """Store a Keras model that `mlflow.pyfunc.load_model(f"runs:/{id}/model")` reads back.
 
-        One with a layer of ours, in keras_models.memorizer, needs that module imported first.
+        `example` is an input [1, ...] that it answers. One with a layer of ours, in
+        keras_models.memorizer, needs that module imported first.
         """
         import mlflow.keras
         from mlflow.models import Model, ModelSignature
         from mlflow.types import Schema, TensorSpec
 
-        def schema(tensor: Any) -> Schema:
-            return Schema([TensorSpec(np.dtype(tensor.dtype), (-1, *tensor.shape[1:]))])
+        def schema(tensor: Any, name: str | None = None) -> Schema:
+            kind, shape = np.dtype(tensor.dtype), (-1, *tensor.shape[1:])
+            return Schema([TensorSpec(kind, shape, **({"name": name} if name else {}))])
 
-        needed = ("keras", backend.name(), "mlflow")
-        about = Model(run_id=self.id)
-        about.signature = ModelSignature(schema(model.input), schema(model.output))
-        pins = [f"{name}=={metadata.version(name)}" for name in needed]
-        self.outbox.add_file(
-            MODEL_FOLDER,
-            lambda place: mlflow.keras.save_model(
+        def save(place: Path) -> None:
+            place.mkdir()  # MLflow makes no folder for an example
+            mlflow.keras.save_model(
                 model,
                 str(place),
                 mlflow_model=about,
                 signature=about.signature,
+                input_example=example,
                 pip_requirements=pins,
-            ),
-        )
+            )
+
+        needed = ("keras", backend.name(), "mlflow")
+        about = Model(run_id=self.id)
+        gives = next((x.name for x in model.layers if x.name == "probabilities"), None)
+        about.signature = ModelSignature(schema(model.input), schema(model.output, gives))
+        pins = [f"{name}=={metadata.version(name)}" for name in needed]
+        self.outbox.add_file(MODEL_FOLDER, save)
 
 
 @contextmanager
@@ -240,6 +257,8 @@ def _reopen(run: Run, tags: Mapping[str, str]) -> bool:
     if before != now.get("code"):
         now[BEGUN_WITH_CODE] = str(before)
     send_batch(run.id, tags=now)
+    for kind in (store.REUSED, store.STUDIED):
+        run.links[kind] = store.linked(entity.data.tags, kind)
     for key in {FAILURE, heartbeat.SETTLED} & entity.data.tags.keys():
         client.delete_tag(run.id, key)
     numbers = [(key, value, step, 0) for _, key, step, _, value in history.points([run.id])]

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
+from keras import ops
+from numpy.typing import NDArray
 
 from pipelines.data.datasets import AnySplit
 from pipelines.data.splits import Pictures, Split
@@ -31,6 +34,7 @@ from pipelines.training.evaluation import rename_means, tester
 from pipelines.training.job import TrainingJob
 from pipelines.training.seen_test import SEEN, SeenTest
 
+PROBABILITIES = "probabilities"  # the layer of a stored network that makes them of logits
 FITTED = 10_000  # training examples, the first, on which the trained network is evaluated
 
 
@@ -205,11 +209,29 @@ def _evaluate(job: TrainingJob, model: keras.Model, loop: KerasLoop) -> dict[str
 
 
 def serving_model(model: keras.Model, split: AnySplit) -> keras.Model:
-    """Return the network without its optimizer; for pictures, pixels 0..255 in and logits out."""
+    """Return the network without its optimizer; for pictures from pixels 0 to 255 to probabilities.
+
+    A picture with pixels outside of 0 to 255, or from 0 to 1 alone though it is not black, gets
+    NaN: it was scaled before. All of it is layers and operations of Keras itself.
+    """
     uncompiled = keras.Model(model.input, model.output, name=model.name)
     if isinstance(split, Split) and not isinstance(split, Pictures):
         return uncompiled
     pixels = keras.Input(split.shape)
     scale, offset = 1 / (255 * split.std), -split.mean / split.std
     standard = keras.layers.Rescaling(scale.tolist(), offset.tolist())(pixels)
-    return keras.Model(pixels, uncompiled(standard))
+    shares = keras.layers.Softmax(name=PROBABILITIES, dtype="float32")(uncompiled(standard))
+    least, largest = ops.min(pixels, axis=(1, 2, 3)), ops.max(pixels, axis=(1, 2, 3))
+    within = ops.logical_and(least >= 0, largest <= 255)
+    unscaled = ops.logical_or(largest > 1, ops.equal(largest, 0))
+    is_picture = ops.expand_dims(ops.logical_and(within, unscaled), -1)
+    return keras.Model(pixels, ops.where(is_picture, shares, math.nan))
+
+
+def serving_example(split: AnySplit) -> NDArray[np.float32]:
+    """Return one training input as the stored network reads it: pixels 0 to 255; [1, ...]."""
+    if isinstance(split, Split):
+        return split.x[:1].astype(np.float32)
+    standard, *_ = next(iter(split.eval_dataset(1).as_numpy_iterator()))
+    pixels = np.round(255 * (standard * split.std + split.mean)).clip(0, 255)
+    return np.asarray(pixels, np.float32)

@@ -1,5 +1,6 @@
 """A person's own architecture: a file, or a module of another package."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from pipelines.errors import UserError
 from pipelines.recipes import checks
 from pipelines.recipes.catalog import get_recipe
 from pipelines.tracking import history
-from tests.conftest import command
+from tests.conftest import ROOT, command
 
 NET = '''
 import keras
@@ -112,7 +113,10 @@ def test_what_is_not_there_is_one_sentence(given: str) -> None:
         checks.name_model(given)
 
 
-def test_own_data_and_network_are_trained_and_found_again(net: Path, tmp_path: Path) -> None:
+def test_own_data_and_network_are_trained_and_found_again(
+    net: Path, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "data"))
     rng = np.random.default_rng(0)
     y = np.arange(300) % 3
     x = (80 * y[:, None, None] + rng.integers(0, 40, (300, 5, 5))).astype(np.uint8)
@@ -127,7 +131,7 @@ def test_own_data_and_network_are_trained_and_found_again(net: Path, tmp_path: P
     assert api.run("mlp-digits", **settings, batch_size=32).run_id == result.run_id
 
 
-def test_the_command_line_offers_the_arguments_of_an_own_network(net: Path) -> None:
+def test_the_command_line_offers_the_arguments_of_an_own_network(net: Path, home: Path) -> None:
     words = ["mlp-digits", f"--model={net}"]
     shown = command("pipelines", "run", *words, "--help").stdout
     assert "--depth INT" in shown
@@ -143,3 +147,12 @@ def test_a_size_without_own_data_is_refused() -> None:
     for words in (["--size", "32"], ["--size=32", "--data", "digits"]):
         with pytest.raises(UserError, match="--size belongs to pictures of your own"):
             name_own(words, "run")
+
+
+def test_the_network_of_the_documentation_is_built(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "own.md").read_text()
+    [code] = [c for c in re.findall(r"```python\n(.*?)```", page, re.S) if "def build" in c]
+    (tmp_path / "my_net.py").write_text(code)
+    name = keras_models.name_own(str(tmp_path / "my_net.py"))
+    assert keras_models.defaults(name) == {"width": 16, "dropout": 0.0}
+    assert keras_models.build(name, (32, 32, 3), 5, width=8).output_shape == (None, 5)

@@ -1,6 +1,7 @@
 """Claims of a person's own: a file, remembered by name, and a package with an entry point."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -13,53 +14,11 @@ from pipelines.measurement.claim_view import ClaimView
 from pipelines.results import scoreboard
 from pipelines.results.evidence import adding
 from pipelines.tracking import history, store
-from tests.conftest import Go, command
+from tests.conftest import ROOT, Go, command
 
-CLAIM = '''"""The largest entry of a random orthogonal d x d matrix is below 4 sqrt(log d / d).
-
-Expect: largest_ratio about 0.5.
-"""
-
-from dataclasses import dataclass
-
-import numpy as np
-from matplotlib.figure import Figure
-
-from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import measure_at, stack
-from pipelines.measurement.verdict import always
-
-
-@dataclass(frozen=True)
-class Setting:
-    d: tuple[int, ...] = (8, 32)
-    """Sizes of the matrices."""
-
-
-def measure(cell, d):
-    Q = np.linalg.qr(np.random.default_rng([cell.seed, d]).standard_normal((d, d)))[0]
-    return {"largest_ratio": float(np.abs(Q).max() / (4 * np.sqrt(np.log(d) / d)))}
-
-
-def figure(measured):
-    picture = Figure()
-    picture.subplots().plot(measured[0].steps, stack(measured, "largest_ratio").T)
-    return picture
-
-
-CLAIM = Theorem(
-    source="my notes, Lemma 1",
-    says="No entry of a random orthogonal matrix is larger than 4 sqrt(log d / d)",
-    family="my claims",
-    scales={"cpu": Setting()},
-    decided_by=(always("largest_ratio", at_most=1),),
-    measure=measure_at("d", measure),
-    figure=figure,
-    inner="d",
-    batch=1,
-    seeds=3,
-)
-'''
+PAGE = (ROOT / "docs" / "how-to" / "own.md").read_text()
+[CLAIM] = [code for code in re.findall(r"```python\n(.*?)```", PAGE, re.S) if "CLAIM = Th" in code]
+CLAIM = CLAIM.replace("(8, 32, 128)", "(8, 32)").replace("inner=", "batch=1, seeds=3, inner=")
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def test_trainings_of_a_cell_are_its_own_and_those_it_found(home: Path) -> None:
         record(run, "a", [90.0, 50.0, 20.0], arm="a")
         record(run, "b", [90.0, 95.0], arm="b")
         record(run, "e", [90.0, 80.0, 70.0], arm="another cell's")
-        run.tag(f"{store.REUSED}{reused}", "c")
+        run.link(store.REUSED, reused)
     assert arms({}, run.id, "a", "b", "c") == {
         "a": [90.0, 50.0, 20.0],
         "b": [90.0, 95.0],

@@ -25,6 +25,13 @@ from pipelines.tracking.bundles.shape import IMPORTING, ORIGIN
 from tests.conftest import Go, exit_code, free_port, mlflow_server
 from tests.tracking.bundles import all_runs, exported, pictures, tracked
 
+DATA = {
+    "source_type": "http",
+    "source": {"url": "https://example.org"},
+    "schema": {"features": ("uint8", [-1, 8, 8, 1]), "targets": ("int64", [-1])},
+    "profile": {"train": 10},
+}
+
 NAN, INF = float("nan"), float("inf")
 
 
@@ -34,11 +41,11 @@ def sample() -> dict[str, str]:
         old.log({"loss": 1.0}, 3)
     tags = dict.fromkeys((*history.NEEDED["claim"], *history.JUDGED), "1")
     with tracked("top", kind="claim", params={"d": 4}, tags=tags | {"claim": "top"}) as top:
-        top.tag(f"reused.{old.id}", "seed 0")
+        top.link(store.REUSED, old.id)
         top.tag("mlflow.note.content", f"See [all]({mlflow_ui.children_chart(top.id)}), {old.id}")
         top.text("a,b\n", "table.csv")
         top.text("ü", "deep/er/with space é.txt")
-        top.dataset("digits", "abc", 10, "https://example.org")
+        top.dataset("digits", "abc", DATA)
         with tracked("broken", parent=top, tags={"study": "s"}) as child:
             child.log({"loss": NAN, "up": INF, "down": -INF}, 1)
             child.log({"loss": 2.0}, 1)
@@ -189,7 +196,7 @@ def check_imported(carried: Carried, imported: list[str]) -> None:
     top, old = row_here(ids["top"]), row_here(ids["old"])
     children = history.rows(None, **{"mlflow.parentRunId": top.id})
     assert {row.name for row in children} == {"broken", "cell 0", "cell 1", "cell 2"}
-    assert f"reused.{old.id}" in top.tags
+    assert store.linked(top.tags, store.REUSED) == [old.id]
     assert mlflow_ui.children_chart(top.id) in top.tags["mlflow.note.content"]
     assert predictions(top.id) == [2.0, 4.0]
     again = importing.import_runs(carried.file)

@@ -22,6 +22,7 @@ from pipelines.cli import shell
 from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import heartbeat
 from pipelines.tracking import history, journals, outbox, recovery, store
+from pipelines.tracking.tracked_run import track
 from tests.conftest import ROOT, command, free_port, mlflow_server
 from tests.tracking.bundles import tracked
 
@@ -690,3 +691,27 @@ def test_an_absent_server_is_soon_one_sentence(
             store.client()
         assert time.monotonic() - began < 30  # MLflow tries PostgreSQL for minutes
         assert "secret" not in str(caught.value)
+
+
+def test_links_are_few_tags_and_those_of_older_runs_are_read(home: Path) -> None:
+    ids = [f"{number:032x}" for number in range(400)]
+    with track("x", experiment="x", kind="training") as run:
+        for each in [*ids, *ids[:3]]:
+            run.link(store.REUSED, each)
+        run.link(store.STUDIED, "mine")
+    tags = history.row(run.id).tags
+    assert {key for key in tags if key.startswith("reused")} == {"reused", "reused_2", "reused_3"}
+    assert store.linked(tags, store.REUSED) == ids
+    assert store.linked(tags, store.STUDIED) == ["mine"]
+    older = {f"reused.{ids[0]}": "a seed 0", "studied.s": "", "reused": ids[1]}
+    assert store.linked(older, store.REUSED) == ids[:2]
+    assert store.linked(older, store.STUDIED) == ["s"]
+
+
+def test_a_run_that_goes_on_keeps_its_links(home: Path) -> None:
+    with contextlib.suppress(KeyboardInterrupt), track("x", experiment="x", kind="training") as run:
+        run.link(store.REUSED, "a")
+        raise KeyboardInterrupt
+    with track("x", experiment="x", kind="training", resume=run.id) as again:
+        again.link(store.REUSED, "b")
+    assert store.linked(history.row(run.id).tags, store.REUSED) == ["a", "b"]

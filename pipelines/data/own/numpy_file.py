@@ -103,7 +103,7 @@ def _scale(images: Mapping[str, NDArray[Any]], path: Path) -> tuple[list[str], f
         notes.append(f"Pixels of 16 bits, up to {top:g}, were divided by 257.")
         return notes, 1 / 257
     if top <= 1:
-        notes.append("All pixels are 0 or 1, and stay so: of 255.")
+        return ["Pixels 0 and 1 became 0 and 255."], 255.0
     return notes, 1.0
 
 

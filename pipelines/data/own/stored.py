@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.data import packed
-from pipelines.data.datasets import data_home
-from pipelines.data.pictures import Cut, Prepared, StoredPictures
+from pipelines.data.datasets import Splits, data_home
+from pipelines.data.pictures import CATALOG, Cut, Prepared, StoredPictures
 from pipelines.errors import UserError
 
 
@@ -35,6 +35,19 @@ class OwnPictures(StoredPictures):
         """Return what is packed, with its source, classes, pixels and what was noticed."""
         keys = ("source", "shape", "names", "pictures", "pixels", "notes")
         return super().check(required) | {key: self.about[key] for key in keys}
+
+    def origin(self) -> tuple[str, dict[str, Any]]:
+        """Return the folder or the file that it was packed of, or the page of the data set."""
+        place = str(self.about["source"])
+        if place.startswith("tfds:"):
+            return "http", {"url": CATALOG + place.removeprefix("tfds:").partition("/")[0]}
+        return "local", {"uri": place}
+
+    def describe(self, splits: Splits) -> dict[str, Any]:
+        """Return what MLflow is told of the parts; the profile has the classes and the pixels."""
+        described = super().describe(splits)
+        profile = {key: self.about[key] for key in ("names", "pixels", "notes")}
+        return described | {"profile": described["profile"] | profile}
 
     def prepare(self) -> Path:
         return self._packed_file

@@ -23,7 +23,7 @@ from pipelines.tracking.bundles import exporting, file_format
 from pipelines.tracking.bundles.file_format import Archive, explain_failure
 from pipelines.tracking.bundles.shape import IMPORTING, READY, Document, Listed, Model, refusal
 from pipelines.tracking.outbox import MAX_METRICS, send_batch
-from pipelines.tracking.store import NOTE, ORIGIN, OWNER, PARENT, REUSED
+from pipelines.tracking.store import NOTE, ORIGIN, OWNER, PARENT, REUSED, link_tags, linked
 
 ORIGIN_MODEL = "origin_model_id"
 SHOWN_POINTS = 50  # on a curve of the evidence, which its bundle holds whole
@@ -301,13 +301,11 @@ def _readdress(
 
     tags = {ORIGIN: document.run_id}
     for key, value in document.tags.items():
-        if key.startswith(REUSED):
-            other = key.removeprefix(REUSED)
-            tags[f"{REUSED}{ids.get(other, other)}"] = value
-        elif key == PARENT:
+        if key == PARENT:
             tags[key] = ids.get(value, value)
         elif key == NOTE:
             tags[key] = LINK.sub(readdress, value)
-        else:
+        elif not key.startswith(REUSED):
             tags[key] = value
-    return document.model_copy(update={"tags": tags})
+    reused = [ids.get(other, other) for other in linked(document.tags, REUSED)]
+    return document.model_copy(update={"tags": tags | link_tags(REUSED, reused)})
