@@ -96,8 +96,8 @@ def test_runs_go_where_the_claim_is_unknown(file: Path, tmp_path: Path, go: Go) 
         ("mine.py", "1 +", "SyntaxError"),
         (
             "mine.py",
-            CLAIM.replace('    family="my claims",\n', ""),
-            "line 3[0-9]: TypeError.*family",
+            CLAIM.replace("family=", "familiar="),
+            "line [34][0-9]: TypeError.*familiar",
         ),
     ],
 )
