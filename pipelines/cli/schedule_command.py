@@ -5,12 +5,16 @@ their ticks. A job is a command line of this project; a tick is a moment at whic
 
 import dataclasses
 import shlex
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
 from pipelines.cli.parsing import parse_command
 from pipelines.cli.shell import print_answer
+from pipelines.data.own import packing
 from pipelines.errors import UserError
 from pipelines.scheduling import jobs, times
 
@@ -23,8 +27,23 @@ def schedule_command(arguments: list[str]) -> None:
     """Run one of the commands below; what follows `--` is the command line of a job."""
     if "--" in arguments:
         cut = arguments.index("--")
-        arguments = [*arguments[:cut], "--command", shlex.join(arguments[cut + 1 :])]
+        words = _whole_paths(arguments[cut + 1 :])
+        arguments = [*arguments[:cut], "--command", shlex.join(words)]
     parse_command(app, arguments, PROG, __doc__)
+
+
+def _whole_paths(words: Sequence[str]) -> list[str]:
+    """Return the words of a job, files and folders of a person's own by their whole path.
+
+    A job runs in another folder than that where it is added.
+    """
+    return [
+        str(Path(word).resolve())
+        if (word.endswith(".py") or (before == "--data" and packing.is_own(word)))
+        and Path(word).exists()
+        else word
+        for before, word in pairwise(["", *words])
+    ]
 
 
 @app.command

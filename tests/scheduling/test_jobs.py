@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy
 from croniter import croniter
 
-from pipelines.cli.schedule_command import schedule_command
+from pipelines.cli.schedule_command import _whole_paths, schedule_command
 from pipelines.errors import UserError
 from pipelines.runtime import notify
 from pipelines.scheduling import engine, jobs, schedule, times
@@ -355,3 +355,15 @@ def test_no_attempt_begins_while_a_server_stops(monkeypatch: pytest.MonkeyPatch)
     job = a_job()
     with pytest.raises(SystemExit):
         server._run_attempt(job, datetime.now(UTC), 1, False)
+
+
+def test_a_job_names_ones_own_files_by_their_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").mkdir()
+    (tmp_path / "flowers").mkdir()
+    (tmp_path / "net.py").write_text("")
+    line = ["run", "x", "--data", "flowers", "--model", "net.py", "--data", "digits", "no.py"]
+    whole = [str(tmp_path / "flowers"), "--model", str(tmp_path / "net.py")]
+    assert _whole_paths(line) == [*line[:3], *whole, *line[6:]]
