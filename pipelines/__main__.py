@@ -15,6 +15,7 @@ import tyro
 from pipelines.cli.parsing import name_first, parse_command
 from pipelines.cli.shell import print_answer, run_command_safely, use_data_dir
 from pipelines.recipes.catalog import Scale
+from pipelines.runtime import places
 
 PROG = "python -m pipelines"
 app = tyro.extras.SubcommandApp()
@@ -136,6 +137,7 @@ def evidence_command(
         print_answer({"lacking": lacking}, json, queue.print_plan)
     elif action == "work":
         check_minutes(max_minutes)
+        places.require_checkout("evidence work")
         bundles.import_if_own()
         print_answer(queue.work(what, max_minutes or math.inf), json, queue.print_work)
     else:

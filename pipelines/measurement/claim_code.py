@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pipelines.measurement.claim_catalog import load, locate
 from pipelines.running import code_digest
-from pipelines.runtime.provenance import ROOT
+from pipelines.runtime.places import ROOT
 
 JUDGING = (
     "pipelines.measurement.claim",

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pipelines.runtime import backend
-from pipelines.runtime.provenance import COMMANDS, ROOT, digest
+from pipelines.runtime.places import ROOT
+from pipelines.runtime.provenance import COMMANDS, digest
 
 PACKAGES = (*COMMANDS, "theory", "keras_models")
 MODELS = "keras_models"  # found by name when one is built: all of them belong to every training

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import without_password
+from pipelines.runtime.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ("pipelines", "tuning")  # packages whose commands are `python -m PACKAGE ...`
 MOST_BYTES = 50_000_000  # largest file whose digest is taken
 GENERATED = (
