@@ -1,6 +1,7 @@
 """The wheel: what is in it, and that from any folder it is the same project as a checkout."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +62,17 @@ def test_a_wheel_has_the_evidence_and_neither_tests_nor_benchmarks(wheel: Path) 
     assert {f"{package}/py.typed" for package in packages} <= members.keys()
     metadata = members[f"near_identity-{__version__}.dist-info/METADATA"].decode()
     assert "\nLicense-Expression: MIT\n" in metadata
+
+
+def test_every_locked_package_has_digests_and_one_version() -> None:
+    versions = defaultdict[str, set[str]](set)
+    for file in ROOT.glob("requirements*.txt"):
+        for block in re.split(r"\n(?=\w)", file.read_text()):
+            name, pinned, version = block.partition(" ")[0].partition("==")
+            assert pinned and re.search(r"--hash=sha256:[0-9a-f]{64}\b", block), (file, name)
+            versions[name].add(version)
+    assert {"keras", "jax", "torch", "uv"} <= versions.keys()
+    assert {name: each for name, each in versions.items() if len(each) > 1} == {}
 
 
 def run(environment: Path, folder: Path, words: str) -> "subprocess.CompletedProcess[str]":
