@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pipelines import __version__
 from pipelines.errors import UserError
@@ -73,6 +74,10 @@ def test_every_locked_package_has_digests_and_one_version() -> None:
             versions[name].add(version)
     assert {"keras", "jax", "torch", "uv"} <= versions.keys()
     assert {name: each for name, each in versions.items() if len(each) > 1} == {}
+
+
+def test_the_citation_names_this_version() -> None:
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == __version__
 
 
 def run(environment: Path, folder: Path, words: str) -> "subprocess.CompletedProcess[str]":
