@@ -167,9 +167,7 @@ def check_backend() -> Finding:
         backend.keras()
     except UserError as error:
         costs = "no network is trained, and gradient-formula needs TensorFlow; results can be read"
-        mend = "make setup"
-        if not places.is_checkout():
-            mend = f"{sys.executable} -m pip install tensorflow tensorflow-datasets"
+        mend = f"name another by KERAS_BACKEND, or: {places.tensorflow_installation()}"
         return Finding("problem", describe_error(error), costs, mend)
     name = backend.name()
     gpus = GPUS[name](import_module(name))

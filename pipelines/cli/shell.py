@@ -23,7 +23,7 @@ from pipelines.errors import (
     hide_passwords,
     short,
 )
-from pipelines.runtime import subcommands
+from pipelines.runtime import places, subcommands
 from pipelines.tracking import recovery, store
 
 UNWRITABLE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
@@ -95,7 +95,7 @@ def _describe_failure(error: Exception) -> str:
             "written, and repeat the command."
         )
     if isinstance(error, ModuleNotFoundError) and str(error).endswith("'tensorflow'"):
-        install = f"{sys.executable} -m pip install tensorflow tensorflow-datasets"
+        install = places.tensorflow_installation()
         return f"This command needs TensorFlow. Received: none. Install it: {install}"
     return ""
 

@@ -8,6 +8,7 @@ import functools
 import os
 from pathlib import Path
 
+from pipelines import __version__
 from pipelines.errors import UserError
 from pipelines.runtime import files
 
@@ -31,6 +32,12 @@ def require_checkout(command: str) -> None:
             f"`{command}` writes what Git keeps, so it needs a checkout of the project. Received: "
             f"the package installed in {ROOT}. Run it in a checkout."
         )
+
+
+def tensorflow_installation() -> str:
+    """Return the command that installs the project with TensorFlow."""
+    wheel = f"{NAME.replace('-', '_')}-{__version__}-py3-none-any.whl"
+    return "make setup" if is_checkout() else f"pip install '{wheel}[tensorflow]'"
 
 
 def published() -> Path:
