@@ -19,8 +19,7 @@ test: .venv/requirements-dev.installed  ## Install the test tools, then the fast
 test-all: test  ## All tests, the slow ones too
 	$(BIN)/python -m pytest -m slow
 
-backends: .venv/requirements-dev.installed  ## Install PyTorch too: the slow tests compare backends
-	$(BIN)/pip install --quiet -c requirements-dev.txt -r requirements-torch.txt
+backends: .venv/requirements-dev.installed .venv/requirements-torch.installed  ## Install PyTorch too: the slow tests compare backends
 
 check: .venv/requirements-dev.installed  ## Lint, types and fast tests: what CI runs
 	$(BIN)/ruff check .
@@ -45,14 +44,16 @@ pins: .venv/requirements-dev.installed  ## Compile the requirement files anew fr
 	$(BIN)/uv pip compile $(PIN) --extra tensorflow pyproject.toml -o requirements.txt
 	$(BIN)/uv pip compile $(PIN) -c requirements.txt --extra tensorflow --extra jax --extra docs --extra dev pyproject.toml -o requirements-dev.txt
 	$(BIN)/uv pip compile $(PIN) -c requirements-dev.txt --extra jax pyproject.toml -o requirements-jax.txt
-PIN := -q --no-emit-index-url --no-header --universal --python-version 3.11 --fork-strategy fewest
+	sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml | $(BIN)/uv pip compile $(PIN) -c requirements-dev.txt - -o requirements-torch.txt
+	echo uv==0.13.8 | $(BIN)/uv pip compile $(PIN) - -o requirements-uv.txt
+PIN := -q --no-emit-index-url --no-header --universal --python-version 3.11 --fork-strategy fewest --generate-hashes
 
 # uv installs in a tenth of pip's time; where it cannot be had, pip does the same.
 .venv/%.installed: %.txt | $(BIN)/python
-	$(BIN)/uv --version >/dev/null 2>&1 || $(BIN)/pip install --quiet uv==0.13.8 || true
+	$(BIN)/uv --version >/dev/null 2>&1 || $(BIN)/pip install --quiet --require-hashes -r requirements-uv.txt || true
 	if $(BIN)/uv --version >/dev/null 2>&1; \
-	then $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r $<; \
-	else $(BIN)/pip install --quiet -r $<; fi
+	then $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r $<; \
+	else $(BIN)/pip install --quiet --require-hashes -r $<; fi
 	touch $@
 
 $(BIN)/python:

@@ -86,7 +86,7 @@ def find_needed(there: Iterable[str]) -> list[str]:
     """Return what a training needs, as name==version, beside the packages that are there."""
     lines = (ROOT / "requirements-jax.txt").read_text().splitlines()
     linux = [line for line in lines if re.match(r"\w", line) and "== 'win32'" not in line]
-    pins = [line.partition(";")[0].strip() for line in linux]
+    pins = [re.split(r"[;\\]", line)[0].strip() for line in linux]  # without marker and digests
     without = NOT_NEEDED | {name_of(line) for line in there}
     return [pin for pin in pins if name_of(pin) not in without]
 

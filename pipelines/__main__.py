@@ -1,8 +1,8 @@
-"""Command line: `python -m pipelines COMMAND`.
+"""Command line: `near-identity COMMAND`, or `python -m pipelines COMMAND`.
 
-Measure: list, show, run, sweep, quickstart. Compare: report, reference, compare, evaluate, watch,
-ui, register. At their times: pipeline, schedule. Look after: data, doctor, recover, evidence,
-export, import."""
+Measure: list, show, run, sweep, quickstart. Search: tune. Compare: report, reference, compare,
+evaluate, watch, ui, register. At their times: pipeline, schedule. Look after: data, doctor,
+recover, evidence, export, import. `--version` prints the version."""
 
 import math
 import sys
@@ -12,11 +12,13 @@ from typing import Any, Literal
 
 import tyro
 
+from pipelines import __version__
 from pipelines.cli.parsing import name_first, parse_command
 from pipelines.cli.shell import print_answer, run_command_safely, use_data_dir
 from pipelines.recipes.catalog import Scale
+from pipelines.runtime import places
 
-PROG = "python -m pipelines"
+PROG = places.NAME if Path(sys.argv[0]).name == places.NAME else "python -m pipelines"
 app = tyro.extras.SubcommandApp()
 
 
@@ -28,6 +30,12 @@ def run(name: tyro.conf.Positional[str]) -> None:  # `dispatch` reads its words:
 @app.command
 def sweep(name: tyro.conf.Positional[str]) -> None:  # as `run`
     """Measure a claim over a grid: `sweep CLAIM --grid d=8,64`; `sweep CLAIM --help` says more."""
+
+
+@app.command
+def tune(command: tyro.conf.Positional[str]) -> None:  # as `run`
+    """Search learning-rate schedules, as `python -m tuning` does: `tune run STUDY --recipe R`;
+    `tune --help` says more."""
 
 
 @app.command
@@ -136,6 +144,7 @@ def evidence_command(
         print_answer({"lacking": lacking}, json, queue.print_plan)
     elif action == "work":
         check_minutes(max_minutes)
+        places.require_checkout("evidence work")
         bundles.import_if_own()
         print_answer(queue.work(what, max_minutes or math.inf), json, queue.print_work)
     else:
@@ -305,6 +314,10 @@ def dispatch(arguments: list[str]) -> None:
         from pipelines.cli.run_command import run_command, sweep_command
 
         (run_command if command == "run" else sweep_command)(rest[0], rest[1:])
+    elif command == "tune":
+        from tuning.__main__ import dispatch as dispatch_tuning
+
+        dispatch_tuning(rest)
     elif command == "pipeline":
         from pipelines.cli.pipeline_command import pipeline_command
 
@@ -317,13 +330,20 @@ def dispatch(arguments: list[str]) -> None:
         from pipelines.scheduling import attempt
 
         attempt.main(rest)
+    elif command == "--version":
+        print(places.NAME, __version__)
     else:
         if command in ("run", "sweep") and rest and not {"-h", "--help"} & set(rest):
             raise name_first(PROG, arguments)
         parse_command(app, arguments, PROG, __doc__)
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Run the command that this process was started with; return its exit code."""
     # a server of the schedule holds no MLflow in memory; `recover` says itself what it closes
     recovers_runs = sys.argv[1:2] not in (["schedule"], ["attempt"], ["recover"])
-    sys.exit(run_command_safely(dispatch, sys.argv[1:], recovers_runs))
+    return run_command_safely(dispatch, sys.argv[1:], recovers_runs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import re
 import sys
 import tomllib
 from collections import Counter
@@ -24,6 +25,7 @@ ALSO = {"theory.memorizer": {"keras_models"}}  # for its Keras model, when that 
 ORDER = (  # of folders and of the modules beside them: what is imported stands further down
     "docs",
     "benchmarks",
+    "pipelines.__main__",
     "tuning.__main__",
     "tuning.cli",
     "tuning.comparison",
@@ -35,7 +37,6 @@ ORDER = (  # of folders and of the modules beside them: what is imported stands 
     "tuning.plan",
     "tuning.search",
     "tuning.optuna_log",
-    "pipelines.__main__",
     "pipelines.cli",
     "pipelines.api",
     "pipelines.scheduling",
@@ -182,6 +183,7 @@ IMPORTS = {
     (name, imported)
     for name in TREES
     for imported in first_party(anywhere(name)) - {name}
+    if imported != "pipelines"  # its version
     if PATHS[imported].read_text()  # an empty __init__.py gives nothing
 }
 
@@ -251,9 +253,10 @@ def test_heavy_libraries_load_late_except_in_modules_that_say_so() -> None:
     assert loud.keys() - models == saying
 
 
-def test_init_files_are_empty_but_that_of_the_architectures() -> None:
+def test_init_files_are_empty_but_for_the_architectures_and_the_version() -> None:
     inits = {name for name in TREES if PATHS[name].name == "__init__.py"}
-    assert {name for name in inits if PATHS[name].read_text()} == {"keras_models"}
+    assert {name for name in inits if PATHS[name].read_text()} == {"keras_models", "pipelines"}
+    assert re.fullmatch('__version__ = "[0-9.]+"\n', PATHS["pipelines"].read_text())
 
 
 def test_library_code_does_not_assert() -> None:

@@ -18,8 +18,9 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from pipelines import __version__
 from pipelines.errors import Unavailable, UserError
-from pipelines.runtime import provenance
+from pipelines.runtime import places, provenance
 
 SUPPORTED_PYTHONS = ("3.11", "3.12", "3.13")  # what requirements*.txt are compiled for
 STATES = ("ok", "note", "problem")
@@ -111,27 +112,63 @@ def check_python() -> Finding:
         return Finding("ok", found)
     costs = f"packages are pinned for {', '.join(SUPPORTED_PYTHONS)}; others may not work together"
     mend = f"rm -r .venv; make setup PYTHON=/path/to/python{SUPPORTED_PYTHONS[0]}"
+    if not places.is_checkout():
+        mend = f"install the package for Python {SUPPORTED_PYTHONS[0]}"
     return Finding("problem", found, costs, mend)
 
 
 def check_code() -> Finding:
     """Check that the commit that runs are recorded with is the whole code."""
     commit = provenance.tags()["commit"]
+    if not places.is_checkout():
+        return _check_package(commit)
     if commit.startswith("unknown"):
         costs = "runs do not say which code made their numbers"
         return Finding("note", "no git history", costs, "git clone the project; install git")
-    if not commit.endswith("+changes"):
+    if not commit.endswith(provenance.CHANGES):
         return Finding("ok", f"{commit}, no uncommitted changes")
-    found = f"{commit.removesuffix('+changes')} with uncommitted changes"
+    found = f"{commit.removesuffix(provenance.CHANGES)} with uncommitted changes"
     costs = "runs carry the changes as a patch; the commit alone does not repeat them"
     return Finding("note", found, costs, "git commit")
+
+
+def _check_package(commit: str) -> Finding:
+    """Check that an installed package knows the commit that it was built of."""
+    found = f"{places.NAME} {__version__}, installed in {places.ROOT}"
+    mend = "build the package in a git clone without changes, and install that"
+    if commit == __version__:
+        costs = "runs name this version, and not the commit of the code that made their numbers"
+        return Finding("note", f"{found}, of no known commit", costs, mend)
+    found += f", of commit {commit}"
+    if commit.endswith(provenance.CHANGES):
+        return Finding("note", found, "no run has the changes that are not in the commit", mend)
+    return Finding("ok", found)
+
+
+def check_evidence() -> Finding:
+    """Check that the project's results and evidence are here."""
+    folder = places.published()
+    bundles, results = [*folder.glob("mlruns/evidence/*.zip")], folder / "results.json"
+    found = f"{len(bundles)} bundles in {folder / 'mlruns' / 'evidence'}, and {results}"
+    if not (bundles and results.is_file()):
+        costs = "list, show and report have no verdicts of the project's, and nothing is compared"
+        again = "git checkout -- results.json mlruns" if places.is_checkout() else "install it anew"
+        return Finding("problem", f"of {found} something is lacking", costs, again)
+    if not places.is_checkout():
+        found += "; evidence add, evidence work and report --publish need a checkout"
+    return Finding("ok", found)
 
 
 def check_backend() -> Finding:
     """Check the backend, the GPUs it sees and the CPU cores this process may use."""
     from pipelines.runtime import backend
 
-    backend.keras()
+    try:
+        backend.keras()
+    except UserError as error:
+        costs = "no network is trained, and gradient-formula needs TensorFlow; results can be read"
+        mend = f"name another by KERAS_BACKEND, or: {places.tensorflow_installation()}"
+        return Finding("problem", describe_error(error), costs, mend)
     name = backend.name()
     gpus = GPUS[name](import_module(name))
     cores = provenance.count_cores()
@@ -322,6 +359,7 @@ def check_data_sets() -> Finding:
 CHECKS: dict[str, Callable[[], Finding]] = {
     "Python": check_python,
     "project code": check_code,
+    "evidence": check_evidence,
     "backend": check_backend,
     "tracking store": check_tracking_store,
     "running runs": check_runs,

@@ -13,6 +13,7 @@ from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes.catalog import get_recipe
 from pipelines.results import reference_runs, scoreboard
 from pipelines.running.run_options import RunOptions
+from pipelines.runtime import places
 from pipelines.runtime.durations import format_duration
 from pipelines.runtime.subcommands import run_json_beside
 
@@ -47,7 +48,8 @@ def quickstart(force: bool) -> None:
     tables.show_scoreboard([scoreboard.entries(name)[0].document() for name in CLAIMS])
     print("The project's numbers of every other claim: python -m pipelines report")
     took = format_duration(time.perf_counter() - started)
-    print(f"Done in {took}. See every run and curve: make ui")
+    look = "make ui" if places.is_checkout() else f"{places.NAME} ui"
+    print(f"Done in {took}. See every run and curve: {look}")
 
 
 def _report(number: int, title: str, part: Callable[[], str]) -> None:

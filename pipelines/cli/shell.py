@@ -23,7 +23,7 @@ from pipelines.errors import (
     hide_passwords,
     short,
 )
-from pipelines.runtime import subcommands
+from pipelines.runtime import places, subcommands
 from pipelines.tracking import recovery, store
 
 UNWRITABLE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
@@ -77,7 +77,7 @@ def run_command_safely(
 
 
 def _describe_failure(error: Exception) -> str:
-    """Return the sentence for a store or a disk that fails; empty for any other error."""
+    """Return the sentence for a store or disk that fails or no TensorFlow; else an empty one."""
     if store.is_away(error):
         return (
             f"The tracking store must answer. Received: {store.display_uri()}: {short(error)} What "
@@ -94,6 +94,9 @@ def _describe_failure(error: Exception) -> str:
             f"What is recorded must be written. Received: {error}. Make room, or allow it to be "
             "written, and repeat the command."
         )
+    if isinstance(error, ModuleNotFoundError) and str(error).endswith("'tensorflow'"):
+        install = places.tensorflow_installation()
+        return f"This command needs TensorFlow. Received: none. Install it: {install}"
     return ""
 
 

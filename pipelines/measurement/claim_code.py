@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from pipelines.measurement.claim_catalog import load, locate, own_file
 from pipelines.running import code_digest
-from pipelines.runtime.provenance import ROOT
+from pipelines.runtime.places import ROOT
 
 JUDGING = (
     "pipelines.measurement.claim",

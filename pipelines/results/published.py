@@ -5,12 +5,13 @@ import math
 from pathlib import Path
 from typing import Any
 
-from pipelines.runtime.provenance import ROOT
+from pipelines.runtime import places
 
 FILE = "results.json"
+RESULTS = places.published() / FILE
 
 
-def read(file: Path = ROOT / FILE) -> dict[str, Any]:
+def read(file: Path = RESULTS) -> dict[str, Any]:
     """Return the document of results.json; without that file nothing is published."""
     if not file.is_file():
         return {"claims": [], "unfinished": []}
@@ -22,6 +23,6 @@ def read(file: Path = ROOT / FILE) -> dict[str, Any]:
     return document
 
 
-def read_claims(file: Path = ROOT / FILE) -> dict[str, dict[str, Any]]:
+def read_claims(file: Path = RESULTS) -> dict[str, dict[str, Any]]:
     """Return the documents of the claims by name."""
     return {each["claim"]: each for each in read(file)["claims"]}

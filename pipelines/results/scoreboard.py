@@ -26,7 +26,7 @@ from pipelines.results import counts, markdown, published, regressions, web_page
 from pipelines.results.evidence import recorded
 from pipelines.results.evidence.recorded import RecordedRun
 from pipelines.results.published import FILE
-from pipelines.runtime.provenance import ROOT
+from pipelines.runtime import places
 from pipelines.tracking import history, store, tracked_run
 
 
@@ -185,10 +185,11 @@ def write(folder: Path | None = None) -> dict[str, Any]:
 def publish(folder: Path | None = None) -> dict[str, Any]:
     """Write RESULTS.md, results.json and figures/ of the project's evidence alone; return its JSON.
 
-    By default the folder is the project's own. Raise UserError, before anything is written, if
-    there is no evidence.
+    By default the folder is the checkout. Raise UserError, before anything is written, if there is
+    none, or no evidence.
     """
-    folder = folder or ROOT
+    places.require_checkout("report --publish")
+    folder = folder or places.ROOT
     board = [project_entry(name) for name in claim_catalog.project_names()]
     if not any(entry.project for entry in board):
         raise UserError(

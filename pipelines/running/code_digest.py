@@ -15,7 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from pipelines.runtime import backend
-from pipelines.runtime.provenance import COMMANDS, ROOT, digest
+from pipelines.runtime.places import ROOT
+from pipelines.runtime.provenance import COMMANDS, digest
 
 PACKAGES = (*COMMANDS, "theory", "keras_models")
 MODELS = "keras_models"  # found by name when one is built: all of them belong to every training

@@ -14,9 +14,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pipelines import __version__
 from pipelines.errors import without_password
+from pipelines.runtime import places
+from pipelines.runtime.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
+CHANGES = "+changes"  # ends a commit from which the code differs
 COMMANDS = ("pipelines", "tuning")  # packages whose commands are `python -m PACKAGE ...`
 MOST_BYTES = 50_000_000  # largest file whose digest is taken
 GENERATED = (
@@ -82,9 +85,9 @@ def packages() -> str:
 @functools.cache
 def tags() -> dict[str, str]:
     """Return the tags that every run has; those named mlflow.* fill the columns of the UI."""
-    commit = _git("rev-parse", "HEAD") or os.environ.get("GIT_COMMIT", "unknown")
+    commit, changed, _ = _find_commit().partition(CHANGES)
     keys = ("tensorflow", "jax", "torch", "keras", "mlflow", "numpy", "optuna")
-    words = [without_password(word) if "://" in word else word for word in sys.orig_argv[1:]]
+    words = [without_password(word) if "://" in word else word for word in _list_words()]
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # the system knows no name for it
@@ -93,17 +96,37 @@ def tags() -> dict[str, str]:
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return {
-        "commit": commit[:12] + ("+changes" if diff() else ""),
+        "commit": commit[:12] + (CHANGES if changed or diff() else ""),
         "python": platform.python_version(),
         "host": socket.gethostname(),
         "cpu": models[0] if models else platform.processor() or platform.machine(),
         "cores": str(count_cores()),
         **{f"version.{key}": installed for key in keys if (installed := version(key))},
-        "mlflow.source.name": shlex.join(words[1:] if words[:1] == ["-m"] else words),
+        "mlflow.source.name": shlex.join(words),
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": commit,
         "mlflow.user": user,
     }
+
+
+def _find_commit() -> str:
+    """Return the commit of this code, else the version of an installed package, else "unknown".
+
+    Git knows that of a checkout. setup.py has written down that of a wheel, with CHANGES if its
+    checkout had any, and GIT_COMMIT may name that of a copy.
+    """
+    file = places.published() / "COMMIT"
+    built_of = file.read_text() if file.is_file() else ""
+    named = os.environ.get("GIT_COMMIT") or ("unknown" if places.is_checkout() else __version__)
+    return _git("rev-parse", "HEAD") or built_of or named
+
+
+def _list_words() -> list[str]:
+    """Return the words of this process's command as they stand after `python -m`."""
+    words = [word for word in sys.orig_argv[1:3] if word != "-P"] + sys.orig_argv[3:]
+    if words and Path(words[0]).name == places.NAME:
+        return ["pipelines", *words[1:]]
+    return words[1:] if words[:1] == ["-m"] else words
 
 
 def version(package: str) -> str | None:

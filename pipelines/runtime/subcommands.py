@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pipelines.errors import Ended, Unavailable
-from pipelines.runtime.provenance import ROOT
+from pipelines.runtime import places
 
 PARENT = "PARENT_PROCESS"  # environment variable: the process with which the command ends
 GRACE_S = 30.0  # time that a process has to end
@@ -27,11 +27,15 @@ KEPT_BYTES = 10_000  # kept of what a command prints: its error is at the end
 def start(
     words: Sequence[str], environment: Mapping[str, str], **streams: Any
 ) -> subprocess.Popen[bytes]:
-    """Start `python -m WORDS`; a command of ours ends soon after this process is killed."""
+    """Start `python -m WORDS`; a command of ours ends soon after this process is killed.
+
+    It finds this code and this home, whatever else is in the current folder, which it shares.
+    """
+    folders = [str(places.ROOT)] * places.is_checkout() + [os.environ.get("PYTHONPATH", "")]
+    told = {"PYTHONPATH": os.pathsep.join(filter(None, folders)), places.HOME: str(places.home())}
     return subprocess.Popen(
-        [sys.executable, "-m", *words],
-        cwd=ROOT,
-        env={**os.environ, **environment, PARENT: str(os.getpid())},
+        [sys.executable, "-P", "-m", *words],
+        env={**os.environ, **told, **environment, PARENT: str(os.getpid())},
         **streams,
     )
 

@@ -195,6 +195,7 @@ def _prepare_database(storage: str | None) -> str:
     """Return the address of the database; a new one gets the tables and the default jobs."""
     url = database_url(storage)
     logging.getLogger("dbos").handlers = [logging.NullHandler()]  # the history has what fails
+    store.announce_home()
     try:
         with files.lock(store.home() / "live", "schedule"):  # two would create them
             if _is_new(url):

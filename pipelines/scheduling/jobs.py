@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pipelines.errors import UserError, short, without_password
-from pipelines.runtime import notify, provenance, subcommands
+from pipelines.runtime import notify, places, provenance, subcommands
 from pipelines.scheduling import times
 
 TICK = "tick"  # the workflow of a job whose time has come
@@ -120,9 +120,12 @@ class ScheduledJob:
 
 
 def parse_words(line: Sequence[str]) -> tuple[str, ...]:
-    """Return the words after `python -m` of a command line, which may begin with any of these."""
+    """Return the words after `python -m` of a command line, which may begin with any of these.
+
+    It may begin with `near-identity` instead.
+    """
     words = list(line)
-    if words and re.fullmatch(r"(.*/)?python[\d.]*", words[0]):
+    if words and re.fullmatch(rf"(.*/)?(python[\d.]*|{places.NAME})", words[0]):
         words = words[1:]
     if words[:1] == ["-m"]:
         words = words[1:]

@@ -19,7 +19,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from pipelines.errors import Unavailable, UserError, missing_driver, short, without_password
-from pipelines.runtime import files, provenance
+from pipelines.runtime import files, places
 from pipelines.tracking import database
 from pipelines.tracking.database import MADE_BY, SQLITE, database_path
 
@@ -47,7 +47,7 @@ def uri() -> str:
 
 
 def _project_uri() -> str:
-    return database.sqlite_uri(_project_home() / "mlflow.db")
+    return database.sqlite_uri(places.home() / "mlflow.db")
 
 
 def is_project_home() -> bool:
@@ -81,13 +81,17 @@ def home() -> Path:
     """Return the folder of journals, locks and artifacts: an SQLite database's, else our own."""
     if uri().startswith(SQLITE):
         return database_path(uri()).parent
-    return _project_home()
+    return places.home()
 
 
-def _project_home() -> Path:
-    """Return MLRUNS_HOME, for a project that cannot be written, else mlruns/ in the project."""
-    given = os.environ.get("MLRUNS_HOME")
-    return (files.user_path(given) if given else provenance.ROOT / "mlruns").resolve()
+def announce_home() -> None:
+    """Say where runs go if that folder is new, and the current one's because no other was named."""
+    is_chosen = places.is_checkout() or places.HOME in os.environ
+    if is_project_home() and not is_chosen and not home().exists():
+        print(
+            f"Runs are recorded in {home()}; set {places.HOME} to choose another folder.",
+            file=sys.stderr,
+        )
 
 
 def client(where: str | None = None) -> Any:
@@ -121,6 +125,7 @@ def _client(where: str) -> Any:
         _check_connection(where)
         if not database.is_made_here(where, is_project_home()):
             database.check_revision(where)
+        announce_home()
         with files.lock(home() / "live", "database"):
             if where.startswith(SQLITE):
                 database.prepare(where, is_project_home())

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from pipelines import __version__
 from pipelines.__main__ import dispatch
 from pipelines.cli import doctor
 from pipelines.errors import UserError
-from pipelines.runtime import heartbeat, provenance
+from pipelines.runtime import heartbeat, places, provenance
 from pipelines.tracking import history, recovery, store, tracked_run
 from tests.conftest import command
 
@@ -217,6 +218,27 @@ def test_code_that_its_commit_does_not_hold_is_a_note(
 ) -> None:
     monkeypatch.setattr(provenance, "tags", lambda: {"commit": commit})
     assert doctor.check_code().state == state
+
+
+@pytest.mark.parametrize(
+    ("commit", "state"), [("abc", "ok"), ("abc+changes", "note"), (__version__, "note")]
+)
+def test_a_package_that_its_commit_does_not_repeat_is_a_note(
+    commit: str, state: str, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(places, "is_checkout", lambda: False)
+    monkeypatch.setattr(provenance, "tags", lambda: {"commit": commit})
+    assert doctor.check_code().state == state
+
+
+@pytest.mark.parametrize("is_checkout", [True, False])
+def test_a_package_without_evidence_is_not_healthy(
+    is_checkout: bool, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    assert doctor.check_evidence().state == "ok"
+    monkeypatch.setattr(places, "is_checkout", lambda: is_checkout)
+    monkeypatch.setattr(places, "published", lambda: tmp_path)
+    assert doctor.check_evidence().state == "problem"
 
 
 def test_a_check_that_raises_is_a_problem_in_a_sentence(

@@ -62,6 +62,16 @@ def test_a_store_of_a_wrong_address_is_a_mistake(
         assert "error: The tracking store must be reachable." in capsys.readouterr().err
 
 
+def test_a_package_that_lacks_may_be_there_later(capsys) -> None:
+    def compute_gradient(_: list[str]) -> None:
+        raise ModuleNotFoundError("No module named 'tensorflow'")
+
+    assert shell.run_command_safely(compute_gradient, [], recovers_runs=False) == 1
+    assert capsys.readouterr().err.startswith(
+        "error: This command needs TensorFlow. Received: none"
+    )
+
+
 def test_a_full_disk_may_have_room_later_and_a_wrong_folder_stays_wrong() -> None:
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
         assert disk_error(OSError(number, os.strerror(number))) is Unavailable

@@ -1,5 +1,7 @@
 """The examples of how a schedule is deployed: what they start is there."""
 
+import json
+import re
 import shlex
 
 import yaml
@@ -9,6 +11,7 @@ from tests.conftest import ROOT
 
 SERVICE = ROOT / "deploy" / "near-identity.service"
 CRONJOB = ROOT / "deploy" / "nightly-claims.cronjob.yaml"
+IMAGE = ROOT / "deploy" / "Dockerfile"
 
 
 def test_the_service_starts_a_server() -> None:
@@ -21,5 +24,6 @@ def test_the_service_starts_a_server() -> None:
 def test_the_cron_job_of_kubernetes_does_what_ours_does() -> None:
     spec = yaml.safe_load(CRONJOB.read_text())["spec"]
     pod = spec["jobTemplate"]["spec"]["template"]["spec"]
-    found = parse_words(pod["containers"][0]["command"])
+    (entrypoint,) = re.findall(r"^ENTRYPOINT (.*)", IMAGE.read_text(), re.M)
+    found = parse_words([*json.loads(entrypoint), *pod["containers"][0]["args"]])
     check_command(ScheduledJob(name="x", words=found, tz=spec["timeZone"], cron=spec["schedule"]))

@@ -11,7 +11,7 @@ from pipelines.measurement.quotation import GRADES
 from pipelines.measurement.verdict import VERDICTS
 from pipelines.results import counts, scoreboard, web_page
 from pipelines.results.evidence.check import check_evidence
-from pipelines.runtime.provenance import ROOT
+from pipelines.runtime.places import ROOT
 
 BOARD = [  # three claims of documents, one of ours
     SimpleNamespace(

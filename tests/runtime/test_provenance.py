@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pipelines import __version__
 from pipelines.errors import without_password
-from pipelines.runtime import provenance
+from pipelines.runtime import places, provenance
 
 
 def make_repository(folder: Path, text: str) -> Path:
@@ -98,6 +99,46 @@ def test_a_copy_without_history_says_unknown_or_what_it_is_told(
     provenance.tags.cache_clear()
     monkeypatch.setenv("GIT_COMMIT", "0123456789abcdef")  # where somebody knows it
     assert provenance.tags()["commit"] == "0123456789ab"
+
+
+@pytest.mark.parametrize(
+    ("built_of", "commit"),
+    [
+        ("0123456789abcdef", "0123456789ab"),
+        ("0123456789abcdef+changes", "0123456789ab+changes"),
+        ("", __version__),
+    ],
+)
+def test_an_installed_package_says_what_it_was_built_of(
+    built_of: str, commit: str, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (site := repository / "site").mkdir()
+    (site / "COMMIT").write_text(built_of)
+    monkeypatch.setattr(provenance, "ROOT", site)
+    monkeypatch.setattr(places, "published", lambda: site)
+    monkeypatch.setattr(places, "is_checkout", lambda: False)
+    monkeypatch.delenv("GIT_COMMIT", raising=False)
+    tags = provenance.tags()
+    assert (tags["commit"], tags["mlflow.source.git.commit"]) == (
+        commit,
+        (built_of or commit).removesuffix("+changes"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("python -m pipelines run x", "pipelines run x"),
+        ("python -P -m tuning work s", "tuning work s"),
+        ("python /usr/bin/near-identity tune run s", "pipelines tune run s"),
+        ("python script.py -m x", "script.py -m x"),
+    ],
+)
+def test_the_command_is_kept_as_it_is_typed_after_python_m(
+    typed: str, words: str, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "orig_argv", typed.split())
+    assert provenance.tags()["mlflow.source.name"] == words
 
 
 @pytest.mark.parametrize(

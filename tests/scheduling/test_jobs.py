@@ -256,7 +256,7 @@ def test_an_invalid_webhook_is_refused_without_a_part_of_its_password() -> None:
 
 def test_a_command_line_may_begin_as_people_type_it() -> None:
     typed = ["python -m pipelines run x --force", "-m pipelines run x --force", "run x --force"]
-    typed += [".venv/bin/python3.11 -m pipelines run x --force"]
+    typed += [".venv/bin/python3.11 -m pipelines run x --force", "near-identity run x --force"]
     assert {jobs.parse_words(line.split()) for line in typed} == {
         ("pipelines", "run", "x", "--force")
     }

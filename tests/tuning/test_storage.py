@@ -330,7 +330,7 @@ def test_a_worker_s_password_is_not_among_its_arguments(home: Path) -> None:
         process = workers._start(study, url, 0, 1, sink.fileno())
     process.kill()
     process.wait()
-    assert process.args == [sys.executable, "-m", "tuning", "work", "s"]
+    assert process.args == [sys.executable, "-P", "-m", "tuning", "work", "s"]
     assert workers._environment(url, 0, 1)["OPTUNA_STORAGE"] == url
 
 

@@ -42,7 +42,7 @@ def check_installed(sampler: str) -> None:
     if sampler == "gp" and importlib.util.find_spec("torch") is None:
         raise UserError(
             "The sampler gp needs PyTorch. Received: --sampler gp, and no PyTorch is installed. "
-            "Install it: pip install -r requirements-torch.txt; or choose another --sampler."
+            "Install it: pip install torch; or choose another --sampler."
         )
 
 

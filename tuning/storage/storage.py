@@ -32,6 +32,7 @@ def resolve_url(url: str | None = None) -> str:
     """Return the URL that is given, else OPTUNA_STORAGE, else that of a journal beside the runs."""
     asked = url or os.environ.get("OPTUNA_STORAGE")
     if not asked:  # one for every tracking server
+        store.announce_home()
         is_ours = store.uri().startswith(database.SQLITE)
         suffix = "" if is_ours else f"-{digest(store.uri())}"
         return f"{JOURNAL}{store.home() / f'optuna{suffix}.journal'}"

@@ -16,6 +16,7 @@ from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import ONLY_SEED, MeasurementPlan, stated_plan
 from pipelines.results.evidence import bundles, derive
 from pipelines.running.existing import DIVERGED
+from pipelines.runtime import places
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles import exporting
@@ -26,8 +27,10 @@ def add(words: Sequence[str]) -> dict[str, Any]:
     """Make measurements part of the evidence: of files that `export` wrote, or of claims run here.
 
     What the evidence has already is left out. Seeds that are complete from 0 on are joined into one
-    run of the claim, with one verdict. Raise UserError for what is neither a file nor a claim.
+    run of the claim, with one verdict. Raise UserError for what is neither a file nor a claim, and
+    where there is no checkout to write into.
     """
+    places.require_checkout("evidence add")
     if not words:
         raise UserError(
             "What is added must be named: a file that `export` wrote, or a claim that was run "

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.measurement.claim_run import json_document, page, settings_table
-from pipelines.runtime.provenance import ROOT
+from pipelines.runtime import places
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles import exporting, file_format, importing
 from pipelines.tracking.bundles.shape import Document, Listed
 
-FOLDER = ROOT / "mlruns" / "evidence"
+FOLDER = places.published() / "mlruns" / "evidence"
 
 
 def import_if_own(names: Collection[str] | None = None) -> int:

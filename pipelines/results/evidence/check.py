@@ -21,7 +21,6 @@ from pipelines.results import counts, markdown, published
 from pipelines.results.evidence import recorded
 from pipelines.results.evidence.derive import cells_of, draw, is_measurable
 from pipelines.results.evidence.recorded import RecordedRun
-from pipelines.runtime.provenance import ROOT
 
 SHOWN = ("verdict", "as printed", "scale", "floor reached", "measured")  # compared for every claim
 COMPARED = ("verdict", "as_printed", "scale", "floor", "seeds", "quotations", "bounds")
@@ -29,7 +28,7 @@ NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
 def check_evidence(
-    results: Path = ROOT / published.FILE, again: int = 0, seed: int = 0, minutes: float = 1
+    results: Path = published.RESULTS, again: int = 0, seed: int = 0, minutes: float = 1
 ) -> dict[str, Any]:
     """Derive every verdict and compare it with results.json; what differs are the `problems`.
 
