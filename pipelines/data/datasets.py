@@ -2,7 +2,7 @@
 
 A kind is a class of another module, which is imported when a data set of that kind is used: stored
 images, stored photographs, samples of a teacher. To add a data set, add a line to the table; one
-that needs no download has a function in pictures.py, too, a teacher one in generated.py.
+that needs no download has a function in embedded.py, too, a teacher one in generated.py.
 """
 
 import contextlib
