@@ -227,6 +227,7 @@ def test_what_a_proxy_found_at_a_scale_of_its_own_is_for_the_largest_of_the_reci
     assert summary.command(plan, flags).startswith(
         "python -m pipelines run allconv-imagenet --scale paper"
     )
+    assert "--drops" not in flags  # the stairs of ImageNet stay two epochs long
     assert StudyPlan(scale="smoke", **how).target_scale == "smoke"
 
 

@@ -80,11 +80,17 @@ def override_flags(plan: StudyPlan, trial: Any) -> str:
 
 
 def _transfer(target: Recipe, tried: Recipe, proxy: Recipe) -> Recipe:
-    """Return a recipe under what its proxy tried; rate and decay as multiples of its own."""
+    """Return a recipe under what its proxy tried; rate and decay as multiples of its own.
+
+    A shape that was not searched stays the recipe's own, where the proxy has the same family: 0.94
+    every two epochs is more stairs in a longer training.
+    """
     decay = tried.weight_decay / proxy.weight_decay if proxy.weight_decay else 1
+    shapes = [(each.schedule, each.schedule_args) for each in (tried, proxy)]
+    is_own = shapes[0] == shapes[1] and tried.schedule == target.schedule
     return target.override(
         schedule=tried.schedule,
-        schedule_args=tried.schedule_args,
+        schedule_args=target.schedule_args if is_own else tried.schedule_args,
         warmup=tried.warmup,
         momentum=tried.momentum,
         weight_decay=target.weight_decay * decay,
