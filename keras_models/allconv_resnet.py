@@ -33,7 +33,7 @@ def build(
     blocks_per_stage: int | Sequence[int] = 9,
     widths: Sequence[int] = (64, 128, 256),
     stem_width: int = 16,
-    stem: Literal["cifar", "imagenet"] = "cifar",
+    stem: Literal["cifar", "half", "imagenet"] = "cifar",
     shortcut: Literal["identity", "projection", "none"] = "identity",
     use_bias: bool = False,
     batch_norm: bool = False,
@@ -51,8 +51,8 @@ def build(
     `blocks_per_stage`: residual blocks, one number for all stages or one for each.
     `widths`: channels of the stages.
     `stem_width`: channels of the stem.
-    `stem`: "cifar", a 3x3 convolution, or "imagenet", 7x7 of stride 2 without pooling: the first
-    block of stage 1 takes the second stride 2.
+    `stem`: "cifar", a 3x3 convolution; "half", the same of stride 2, ours for 64x64 pixels; or
+    "imagenet", 7x7 of stride 2 without pooling: the first block of stage 1 takes the second one.
     `shortcut`: "identity"; "projection", a 1x1 convolution wherever the shape changes; or "none",
     the plain twin: the same convolutions and as many weights, without `x +`. A plain block is
     ReLU(C2(ReLU(C1 x))): without its outer ReLU, C2 and the next C1 would be one linear map.
@@ -160,4 +160,4 @@ def join_branch(
 
 
 # Kernel size and stride of the stem, stride of the first stage.
-STEMS = {"cifar": (3, 1, 1), "imagenet": (7, 2, 2)}
+STEMS = {"cifar": (3, 1, 1), "half": (3, 2, 1), "imagenet": (7, 2, 2)}

@@ -78,7 +78,7 @@ def best(study: Study, storage: str | None = None) -> None:
             "A study's best is known once it is finished, with a complete trial. Received: "
             f"{study}, which {state}. Go on with more: {PROG} resume {study} --trials N"
         )
-    print(summary.run_arguments(document["scale"], document["best"]))
+    print(summary.run_arguments(document["target_scale"], document["best"]))
 
 
 @app.command

@@ -13,7 +13,7 @@ import tyro
 from pipelines.data import datasets
 from pipelines.errors import MOST, UserError, check_counts, unknown
 from pipelines.recipes import checks
-from pipelines.recipes.catalog import Scale, get_recipe
+from pipelines.recipes.catalog import RECIPES, Scale, get_recipe
 from pipelines.recipes.recipe import Recipe
 from tuning.search import samplers, spaces
 
@@ -27,8 +27,10 @@ SCHEDULE_FIELDS = (
     *("schedule", "schedule_args", "learning_rate"),
     *("warmup", "momentum", "weight_decay"),
 )
-# What may stand for a recipe that is dear to train, and is then named.
-PROXIES = {"allconv-imagenet": ("allconv-imagenet32", "allconv-cifar10")}
+# What may stand for a recipe that is dear to train, and is then named; the nearest to it first.
+PROXIES = {
+    "allconv-imagenet": ("allconv-tiny-imagenet", "allconv-imagenet32", "allconv-cifar10"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +40,7 @@ class StudyPlan:
     recipe: str = "allconv-imagenet"
     """Recipe to improve; `python -m pipelines list` names them."""
     scale: Scale = "cpu"
-    """smoke (seconds), cpu (minutes on 2 cores) or paper (as published)."""
+    """smoke (seconds), cpu (minutes on 2 cores), hours or paper (as published)."""
     space: str = "lr-schedule"
     """lr-schedule (family, shape, peak rate, warm-up, momentum, decay), lr-only (peak rate) or
     paper-neighbourhood (near the published values)."""
@@ -53,8 +55,8 @@ class StudyPlan:
     minimize_cost: bool = False
     """Two objectives, error and pictures seen in training; trials then choose their length."""
     proxy: str | None = None
-    """Train a declared, cheaper stand-in of the recipe: of allconv-imagenet, allconv-imagenet32 or
-    allconv-cifar10."""
+    """Train a declared, cheaper stand-in of the recipe: of allconv-imagenet, allconv-tiny-imagenet,
+    allconv-imagenet32 or allconv-cifar10."""
     changes: tyro.conf.Suppress[Mapping[str, Any]] = field(default_factory=dict)
     """Fields of the recipe that differ from those published."""
 
@@ -96,6 +98,15 @@ class StudyPlan:
     def trained_name(self) -> str:
         """Return the name of the recipe that is trained: the proxy, where there is one."""
         return self.proxy or self.recipe
+
+    @property
+    def target_scale(self) -> str:
+        """Return the scale at which the recipe is trained by what is found.
+
+        The study's own, or where it is a proxy's alone the largest.
+        """
+        *_, largest = RECIPES[self.recipe]
+        return self.scale if self.scale in RECIPES[self.recipe] else largest
 
     @cached_property
     def full(self) -> Recipe:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tyro
 
-from pipelines.claims._arms import Arms, scale_width
+from pipelines.claims._arms import Arms, check_rates, scale_width
 from pipelines.errors import MOST, WORKERS, UserError, check_counts
 from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
@@ -38,6 +38,17 @@ def best_changes(found: Mapping[str, Any]) -> dict[str, Any]:
             "none. Set --trials higher."
         )
     return dict(found["best_changes"])
+
+
+def finalists(found: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
+    """Return what the best trials, so many, change of the study's recipe, the best first.
+
+    Raise UserError where none is complete. `found` is the study's document.
+    """
+    best_changes(found)  # refuses
+    complete = [trial for trial in found["trials"] if trial["changes"] is not None]
+    ranked = sorted(complete, key=lambda trial: (trial["val_error_pct"], trial["number"]))
+    return [dict(trial["changes"]) for trial in ranked[:count]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,3 +99,18 @@ class Transfer(Search):
     def find(self) -> dict[str, Any]:
         """Return the document of the study, which claims of the same search share."""
         return self.study("schedule", self.search_base())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finals(Transfer):
+    """A search whose best schedules are tried at the arms' whole length, and so are rates."""
+
+    finalists: int = 5
+    """Best schedules of the study that are tried at full length; validation pictures choose one."""
+    rates: int = 5
+    """Peak rates of the published schedule that are tried at full length, in the same way."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rates(self.rates)
+        check_counts(finalists=self.finalists)

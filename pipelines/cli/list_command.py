@@ -106,8 +106,8 @@ def show(document: Mapping[str, list[Any]]) -> None:
 def _widths() -> tuple[int, int, int]:
     """Return the columns of the terminal, of costs and of data."""
     width = shutil.get_terminal_size().columns
-    data = 12 if width < WIDE else 24
-    return width, max(18, width - NAME - SECOND - data), data
+    data = 13 if width < WIDE else 24
+    return width, max(17, width - NAME - SECOND - data), data
 
 
 def _print_head(first: str, second: str) -> None:

@@ -2,7 +2,7 @@
 
 A kind is a class of another module, which is imported when a data set of that kind is used: stored
 images, stored photographs, samples of a teacher. To add a data set, add a line to the table; one
-that needs no download has a function in pictures.py, too, a teacher one in generated.py.
+that needs no download has a function in embedded.py, too, a teacher one in generated.py.
 """
 
 import contextlib
@@ -37,6 +37,8 @@ DATASETS: dict[str, tuple[Any, ...]] = {  # the kind, and its fields in their or
     "cifar100": (PICTURES, "cifar100", 100, (32, 32, 3), 10),
     "imagenet2012": (PHOTOGRAPHS, "imagenet2012", 1000, (224, 224, 3), 1, "validation"),
     "imagenet32": (PICTURES, "imagenet_resized/32x32", 1000, (32, 32, 3), 1, "validation"),
+    "tiny-imagenet": (PICTURES, "tiny_imagenet/64x64", 200, (64, 64, 3), 10),
+    "tiny-imagenet32": (PICTURES, "tiny_imagenet/32x32", 200, (32, 32, 3), 10),
     "linear-teacher": (SAMPLES, "linear"),
     "relu-teacher": (SAMPLES, "relu", 1, True),
     "three-block-teacher": (SAMPLES, "three_blocks", 1),

@@ -28,7 +28,7 @@ def check() -> dict[str, Any]:
 
 def is_at_hand(name: str) -> bool:
     """Return whether a data set can be used as it is, by what is written beside it alone."""
-    from pipelines.data.pictures import EMBEDDED
+    from pipelines.data.embedded import EMBEDDED
 
     data_set = datasets.get(name)
     if name in EMBEDDED:

@@ -1,8 +1,8 @@
 """Data sets of stored images of one size, which fit in memory: packed, or prepared.
 
-The only module that imports tensorflow-datasets, and not where a packed file is there. Parts are
-`train` and `test`; validation examples are cut from the end of `train`. Sets that need no download
-are made here, then stored and read like every other.
+tensorflow-datasets is not imported where a packed file is there. Parts are `train` and `test`;
+validation examples are cut from the end of `train`. Sets that need no download (embedded.py) are
+stored and read like every other.
 """
 
 import contextlib
@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pipelines.data import packed, task_metrics
 from pipelines.data.datasets import DataSet, Splits, check_fits, data_home
+from pipelines.data.embedded import EMBEDDED
 from pipelines.data.packed import Examples, Packed
 from pipelines.data.splits import Pictures, channel_moments
 from pipelines.data.whitening import whiten
@@ -30,7 +30,6 @@ VERSION = r"\d+\.\d+\.\d+"  # names a folder that tensorflow-datasets has finish
 CATALOG = "https://www.tensorflow.org/datasets/catalog/"  # a page a data set
 FEATURES = "tensorflow_datasets.core.features."
 Cut = tuple[str, slice]  # examples of a part
-Arrays = dict[str, NDArray[Any]]  # {"image": uint8 [n, h, w, c], "label": int64 [n]}
 
 
 @dataclass(frozen=True)
@@ -121,15 +120,16 @@ class StoredPictures(DataSet):
         home = data_home()
         if self.name in EMBEDDED:
             with files.lock(home, f".{self.name}"):  # two first runs at once prepare it once
-                if self._folder() is None:
-                    self._store(home)
+                self._store(home)
             return home / self.builder
         by_hand = home / "downloads" / "manual"  # where tensorflow-datasets looks for archives
         if not all((by_hand / file).exists() for file in self.manual):
             raise self._not_prepared()
         tfds = _tfds(self.name)
+        from pipelines.data import builders
+
         config = tfds.download.DownloadConfig(manual_dir=str(by_hand)) if self.manual else None
-        builder = tfds.builder(self.builder, data_dir=str(home))
+        builder = builders.get(self.builder, home)
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 builder.download_and_prepare(download_config=config)
@@ -204,7 +204,8 @@ class StoredPictures(DataSet):
         if (folder := self._folder()) is None:
             if self.name not in EMBEDDED:
                 raise self._not_prepared()
-            return {part: len(arrays["label"]) for part, arrays in EMBEDDED[self.name]().items()}
+            parts = EMBEDDED[self.name].make()
+            return {part: len(arrays["label"]) for part, arrays in parts.items()}
         try:
             about = json.loads((folder / "dataset_info.json").read_text())
             counts = {part["name"]: sum(map(int, part["shardLengths"])) for part in about["splits"]}
@@ -213,21 +214,13 @@ class StoredPictures(DataSet):
             raise self._unreadable(folder, error) from error
 
     def _store(self, home: Path) -> None:
-        """Write an embedded data set in tensorflow-datasets' own format, without its messages."""
-        tfds, tf, generate = _tfds(self.name), backend.tensorflow(), EMBEDDED[self.name]
-        tfds.disable_progress_bar()
-        image = tfds.features.Image(shape=self.shape)
-        label = tfds.features.ClassLabel(num_classes=self.classes)
-        parts = {k: tf.data.Dataset.from_tensor_slices(v) for k, v in generate().items()}
+        """Write an embedded data set, unless its newest version is there, without messages."""
+        _tfds(self.name).disable_progress_bar()
+        from pipelines.data import builders
+
+        builder = builders.EmbeddedPictures(self.builder, self.shape, self.classes, home)
         with contextlib.redirect_stdout(io.StringIO()):
-            tfds.dataset_builders.store_as_tfds_dataset(
-                name=self.builder,
-                version="1.0.0",
-                data_dir=home,
-                description=generate.__doc__,
-                features=tfds.features.FeaturesDict({"image": image, "label": label}),
-                split_datasets=parts,
-            )
+            builder.download_and_prepare()
 
     def _unreadable(self, folder: Path, error: Exception) -> UserError:
         """Return the error for a prepared version that cannot be read."""
@@ -303,35 +296,3 @@ def _tfds(name: str) -> Any:
             f"its {name}.npz here."
         ) from error
     return tfds
-
-
-def digits() -> dict[str, Arrays]:
-    """1,797 handwritten digits, 8x8, of the UCI optdigits test set, as scikit-learn ships them."""
-    from sklearn.datasets import load_digits
-    from sklearn.model_selection import train_test_split
-
-    digits = load_digits()
-    images = np.round(digits.images[..., None] * 255 / 16).astype(np.uint8)
-    parts = train_test_split(
-        images, digits.target, test_size=0.25, random_state=0, stratify=digits.target
-    )
-    return {
-        "train": {"image": parts[0], "label": parts[2]},
-        "test": {"image": parts[1], "label": parts[3]},
-    }
-
-
-def synthetic() -> dict[str, Arrays]:
-    """Ten random 32x32 colour prototypes under Gaussian noise: CIFAR's shape, no download."""
-    rng = np.random.default_rng(0)
-    prototypes = rng.uniform(64, 192, (10, 32, 32, 3))
-
-    def draw(n: int) -> Arrays:
-        labels = rng.integers(0, 10, n)
-        noisy = prototypes[labels] + rng.normal(0, 64, (n, 32, 32, 3))
-        return {"image": noisy.clip(0, 255).astype(np.uint8), "label": labels}
-
-    return {"train": draw(2_000), "test": draw(500)}
-
-
-EMBEDDED: dict[str, Callable[[], dict[str, Arrays]]] = {"digits": digits, "synthetic": synthetic}

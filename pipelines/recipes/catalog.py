@@ -38,13 +38,13 @@ def _with_smoke(cpu: Recipe, tiny: Args) -> Scales:
     return {"smoke": smoke, "cpu": cpu}
 
 
-def _on_cifar10(paper: Recipe, narrow: Args, tiny: Args) -> Scales:
+def _on_cifar10(largest: Recipe, narrow: Args, tiny: Args, scale: str = "paper") -> Scales:
     """Return it as published; at cpu scale a smaller network, 400 steps, schedule in proportion.
 
-    At smoke scale on images of the same shape that need no download.
+    At smoke scale on images of the same shape that need no download. `scale` is that of `largest`.
     """
-    scales = _with_smoke(paper.override(model_args=narrow, steps=400), tiny)
-    return {**scales, "smoke": scales["smoke"].override(data="synthetic"), "paper": paper}
+    scales = _with_smoke(largest.override(model_args=narrow, steps=400), tiny)
+    return {**scales, "smoke": scales["smoke"].override(data="synthetic"), scale: largest}
 
 
 def _on_imagenet(paper: Recipe, tiny: Args, data_args: Args = NOTHING) -> Scales:
@@ -81,6 +81,7 @@ _LEAKY = _on_cifar10(cifar.ALLCONV_LEAKY, _SMALL, tiny=_FEW)
 _ALLCNN = _on_cifar10(cifar.ALLCNN, {"width": 0.25}, tiny={"width": 0.1})
 _WHITENED = _on_cifar10(cifar.ALLCNN_WHITENED, {"width": 0.25}, tiny={"width": 0.1})
 _DENSENET = _on_cifar10(cifar.DENSENET, {"depth": 22, "growth": 8}, tiny={"depth": 10, "growth": 4})
+_TINY_IMAGENET = {"widths": (8, 16, 32, 64), "stem_width": 8, "blocks_per_stage": (1, 1, 1, 1)}
 _NARROW = {"widths": (4, 8, 16, 32), "blocks_per_stage": (1, 1, 1, 1)}
 
 RECIPES: dict[str, Scales] = {
@@ -111,6 +112,7 @@ RECIPES: dict[str, Scales] = {
         _on_cifar100(_DENSENET, 19.25),
         _on_imagenet(imagenet.ALLCONV, {**_NARROW, "stem_width": 4}),
         _on_imagenet32(imagenet.ALLCONV32),
+        _on_cifar10(imagenet.ALLCONV_TINY, _TINY_IMAGENET, {**_NARROW, "stem_width": 4}, "hours"),
         _on_imagenet(imagenet.RESNET152, _NARROW),
         _on_imagenet(imagenet.RESNET34, _NARROW),
         _on_imagenet(imagenet.ALLCNN, {"width": 0.1}),

@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,12 @@ import pytest
 
 from pipelines.claims import _search, _tuning
 from pipelines.claims.networks import better_schedule_exists, tuning_without_regularization
-from pipelines.claims.ours import later_habits, tuning_without_batchnorm
+from pipelines.claims.ours import (
+    better_schedule_tiny_imagenet,
+    later_habits,
+    tiny_imagenet_underfits,
+    tuning_without_batchnorm,
+)
 from pipelines.cli import list_command, show_command
 from pipelines.errors import UserError
 from pipelines.measurement import experiment
@@ -126,7 +132,7 @@ def test_a_tuning_claim_asks_for_one_limit_of_all_studies(monkeypatch: pytest.Mo
 class Tags:
     """Stands in for a run that is tagged."""
 
-    def tag(self, *_: str) -> None:
+    def link(self, *_: str) -> None:
         pass
 
 
@@ -184,6 +190,84 @@ def test_the_search_has_a_seed_that_no_arm_has(module: Any) -> None:
         assert searched.model_args["widths"][0] == setting.search_width
         seeds = {r.seed for r in module.recipes(setting, 0, {"best_changes": {}}).values()}
         assert searched.seed not in seeds
+
+
+TINY = better_schedule_tiny_imagenet
+
+
+def tiny_document() -> dict[str, Any]:
+    """A study whose second trial is best; the third was pruned, the fourth is as good as it."""
+    found = [
+        {"number": 0, "val_error_pct": 70.0, "changes": {}},
+        {"number": 1, "val_error_pct": 60.0, "changes": {"schedule": "cosine", "momentum": 0.8}},
+        {"number": 2, "val_error_pct": 50.0, "changes": None},
+        {"number": 3, "val_error_pct": 60.0, "changes": {"learning_rate": 0.3}},
+    ]
+    return {"study": "s", "best_changes": found[1]["changes"], "trials": found}
+
+
+def test_the_finalists_are_the_best_complete_trials() -> None:
+    document = tiny_document()
+    ranked = [document["trials"][number]["changes"] for number in (1, 3, 0)]
+    assert _search.finalists(document, 2) == ranked[:2]
+    assert _search.finalists(document, 5) == ranked
+    with pytest.raises(UserError, match="study s, which has none"):
+        _search.finalists(document | {"best_changes": None}, 5)
+
+
+class Validated(experiment.Trainer):
+    """Stands in for trainings: an error by rate and schedule; notes what was trained and how."""
+
+    def search(self, recipe: Any, lost: Any) -> Any:
+        self.trained[recipe.fingerprint] = None
+        error = abs(recipe.learning_rate - 0.05) * 100 + 5 * (recipe.schedule == "cosine")
+        return SimpleNamespace(metrics={"val_error_pct": error})
+
+    def train(self, recipe: Any) -> Any:
+        self.arms_trained.append(recipe)  # type: ignore[attr-defined]
+        return SimpleNamespace(metrics={"test_error_pct": 60.0 + len(self.trained)})
+
+
+def test_validation_chooses_the_staircases_rate_and_the_best_finalist(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_search, "run_study", lambda name, *_: tiny_document())
+    trainer: Any = Validated(run=Tags())  # type: ignore[arg-type]
+    object.__setattr__(trainer, "arms_trained", [])
+    setting = TINY.CLAIM.scales["hours"]
+    _, curves = TINY.CLAIM.measure(setting, 1, trainer)
+    staircase, searched = trainer.arms_trained
+    assert staircase == setting.base(2).override(learning_rate=0.05)
+    assert searched == setting.base(2)  # of rates 0.1, 0.1 and 0.3 and a cosine the published one
+    assert len(trainer.trained) == 5 + 3 - 1  # of both searches the recipe's own rate is one
+    assert (curves["rates_at_an_end"][0], curves["staircase_rate"][0]) == (0, 0.05)
+    assert curves["gain_pct"][0] == 0
+
+
+def test_only_hours_of_tiny_imagenet_decide_and_only_where_networks_learned() -> None:
+    def verdict(gain: float, error: float, scale: str = "hours", extreme: float = 0) -> str:
+        values = {"staircase_test_error_pct": error + gain, "searched_test_error_pct": error}
+        values |= {"gain_pct": gain, "rates_at_an_end": extreme}
+        return TINY.CLAIM.outcome({key: [value] * 3 for key, value in values.items()}, scale)
+
+    assert {verdict(4.0, 60.0, scale) for scale in ("smoke", "cpu")} == {"smaller scale"}
+    assert verdict(1.2, 60.0) == "holds"
+    assert verdict(0.5, 60.0) == "broken"
+    for unfair in (verdict(4.0, 72.0), verdict(4.0, 60.0, extreme=1.0)):
+        assert unfair not in ("holds", "broken")
+
+
+def test_both_claims_on_tiny_imagenet_train_the_same_narrow_network() -> None:
+    one, other = (module.CLAIM.scales["hours"] for module in (TINY, tiny_imagenet_underfits))
+    arms = tiny_imagenet_underfits.recipes(other, 1)
+    assert arms["narrow"].fingerprint == TINY.recipes(one, 1)["staircase"].fingerprint
+    largest = get_recipe("allconv-tiny-imagenet", "hours")
+    assert arms["narrow"].override(seed=largest.seed).fingerprint == largest.fingerprint
+    assert arms["wide"].model_args["widths"] == (40, 84, 164, 336)
+    assert (one.rates, one.trials, one.finalists) == (other.rates, 24, 5)
+    assert one.search_steps == pytest.approx(one.steps / 5, abs=1)
+    searched = one.search_base()
+    assert searched.seed not in {TINY.recipes(one, seed)["staircase"].seed for seed in range(3)}
 
 
 def test_claims_of_one_search_share_its_study(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,7 +197,7 @@ def test_check_says_what_is_there(nothing: Path, offline: None) -> None:
 
 def test_check_counts_a_prepared_set(digits: Path, offline: None) -> None:
     found = datasets.get("digits").check(required=True)
-    assert (found["prepared"], found["version"]) == (True, "1.0.0")
+    assert (found["prepared"], found["version"]) == (True, "1.0.1")
     assert (found["train"], found["val"], found["test"]) == SIZES["digits"]
     assert Path(found["folder"]).is_relative_to(digits)
     assert sizes(datasets.load("digits")) == SIZES["digits"]
@@ -213,7 +213,7 @@ def test_a_data_set_being_written_is_not_taken_for_a_prepared_one(nothing: Path)
 
 def test_the_newest_version_that_is_finished_is_read(own: Path) -> None:
     for version in ("9.0.0", "10.0.0", "10.0.0.incompleteX4F2A"):
-        shutil.copytree(own / "digits/1.0.0", own / "digits" / version)
+        shutil.copytree(own / "digits/1.0.1", own / "digits" / version)
     (own / "digits/10.0.0.incompleteX4F2A/features.json").unlink()
     assert datasets.get("digits").check()["folder"] == str(own / "digits/10.0.0")
 
@@ -236,7 +236,7 @@ def test_features_that_cannot_be_read_are_one_sentence_and_no_module_is_imported
     features, says = case
     (own / "marker.py").write_text("")
     monkeypatch.syspath_prepend(own)
-    file = own / "digits/1.0.0/features.json"
+    file = own / "digits/1.0.1/features.json"
     file.unlink() if features is None else file.write_text(features)
     for ask in (datasets.load, lambda name: datasets.get(name).check()):
         with pytest.raises(UserError, match=rf"Received: {file.parent}: .*{says}.* Delete this f"):

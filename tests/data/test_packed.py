@@ -43,7 +43,7 @@ def test_packed_and_prepared_give_the_same_splits(own: Path) -> None:
     assert same(datasets.load("digits"), prepared[0])
     assert same(datasets.load("digits", 100), prepared[1])
     found = datasets.get("digits").check(required=True)
-    assert (found["state"], found["version"]) == ("packed", "1.0.0")
+    assert (found["state"], found["version"]) == ("packed", "1.0.1")
     assert (found["train"], found["val"], found["test"]) == (1078, 269, 450)
     assert {path.name for path in own.iterdir()} == {"digits.npz", "kept"}
 

@@ -119,6 +119,18 @@ def test_imagenet_resnets_have_the_published_size_and_shapes(
         assert shape(model, f"stage{stage}_block3_out") == (size, size, channels * width)
 
 
+def test_half_a_stem_leaves_every_stage_twice_the_pixels_of_imagenets() -> None:
+    arguments = ALLCONV_34 | {"widths": (4, 6, 8, 10), "stem_width": 4}
+    sizes = []
+    for stem in ("half", "imagenet"):
+        model = keras_models.build("allconv_resnet", (64, 64, 3), 5, **arguments | {"stem": stem})
+        sizes.append([shape(model, f"stage{i}_block1_add")[0] for i in range(1, 5)])
+    assert sizes == [[32, 16, 8, 4], [16, 8, 4, 2]]
+    half = keras_models.build("allconv_resnet", (64, 64, 3), 5, **arguments | {"stem": "half"})
+    assert half.get_layer("stem").kernel_size == (3, 3)
+    assert weighted_layers(half) == 34
+
+
 def test_imagenet_allconv_has_the_reported_size_and_shapes() -> None:
     model = keras_models.build("allconv_resnet", **IMAGENET, **ALLCONV_34)
     assert weighted_layers(model) == 34
@@ -303,7 +315,7 @@ def test_every_form_reloads_at_an_odd_size(
         ("resnet", {"classes": 0}, r"classes=0"),
         ("skip56", {"variant": "double"}, r"one of: two-layer, single, vanilla. .*'double'"),
         ("skip56", {"variant": "single", "widths": (8, 4)}, r"variant='single' no stage"),
-        ("allconv_resnet", {"stem": "mnist"}, r"stem must be one of: cifar, imagenet"),
+        ("allconv_resnet", {"stem": "mnist"}, r"stem must be one of: cifar, half, imagenet"),
         ("allconv_resnet", {"blocks_per_stage": ()}, r"blocks_per_stage must be 2 integers"),
         ("allconv_resnet", {"batch_norm": True, "use_bias": True}, r"batch_norm excludes use_bias"),
         ("allconv_resnet", {"leak": 1.0}, r"leak must be in \[0, 1\)\. Received: leak=1\.0"),

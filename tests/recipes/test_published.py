@@ -112,7 +112,7 @@ def test_smoke_differs_in_size_only(name: str) -> None:
     assert smoke.train_examples <= 256
     kept = {field.name for field in dataclasses.fields(Recipe)}
     kept -= {"model_args", "steps", "train_examples", "batch_size", "data"}
-    small = "cifar" in cpu.data or cpu.data == "imagenet32"
+    small = "cifar" in cpu.data or cpu.data in ("imagenet32", "tiny-imagenet")
     assert smoke.data == ("synthetic" if small else cpu.data)  # no download
     assert [getattr(smoke, key) for key in kept] == [getattr(cpu, key) for key in kept]
 
@@ -197,6 +197,26 @@ def test_the_proxy_of_imagenet_has_its_schedule_and_the_network_of_cifar(scale: 
     assert "proxy" in proxy.source
     if scale == "paper":
         assert (proxy.steps, proxy.batch_size) == (imagenet.steps, imagenet.batch_size)
+
+
+def test_the_stand_in_on_tiny_imagenet_has_the_form_and_the_stairs_of_hm() -> None:
+    largest, imagenet = get_recipe("allconv-tiny-imagenet", "hours"), get_recipe("allconv-imagenet")
+    paper = get_recipe("allconv-imagenet", "paper")
+    changed = {"stem", "stem_width", "widths"}
+    kept = paper.model_args.keys() - changed
+    assert {k: largest.model_args[k] for k in kept} == {k: paper.model_args[k] for k in kept}
+    stages = zip(paper.model_args["widths"], largest.model_args["widths"], strict=True)
+    assert all(wide == 4 * narrow for wide, narrow in stages)
+    same = ("learning_rate", "schedule", "momentum", "weight_decay", "augment", "warmup")
+    assert [getattr(largest, key) for key in same] == [getattr(paper, key) for key in same]
+    assert largest.reported == {}  # nobody reports it
+    assert imagenet.reported
+    pictures = 89_994  # without those kept for validation
+    epochs = largest.steps * largest.batch_size / pictures
+    assert largest.schedule_args["drops"] == pytest.approx(epochs / 2, rel=1e-3)
+    assert {"smoke", "cpu", "hours"} == RECIPES["allconv-tiny-imagenet"].keys()
+    cpu = get_recipe("allconv-tiny-imagenet")
+    assert cpu.override(model_args=largest.model_args, steps=largest.steps) == largest
 
 
 def test_only_densenet_has_nesterov_and_nobody_accumulates() -> None:

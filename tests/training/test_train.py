@@ -196,7 +196,7 @@ def test_regression_records_squared_errors_and_no_classification(home: Path) -> 
     assert row.metrics["best_step"] == 32
     assert row.params["data_args.condition"] == "4.0"
     (source,) = store.client().get_run(row.id).inputs.dataset_inputs
-    assert (source.dataset.name, source.dataset.source_type) == ("linear-teacher", "generated")
+    assert (source.dataset.name, source.dataset.source_type) == ("linear-teacher", "code")
     where, test = f"runs:/{row.id}/model", datasets.load(recipe.data, None, recipe.data_args).test
     served = mlflow.pyfunc.load_model(where).predict(test.x)
     loss = np.mean(np.sum((served - test.y) ** 2, axis=1))

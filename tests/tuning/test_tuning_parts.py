@@ -206,6 +206,31 @@ def test_what_a_proxy_found_is_carried_as_shares_of_what_was_published() -> None
     assert summary._transfer(other, found, proxy).weight_decay == pytest.approx(0.03)
 
 
+def test_where_imagenet_is_missing_its_stand_in_is_named(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "data"))
+    with pytest.raises(UserError) as caught:
+        dispatch(["run", "mine"])
+    assert f"needs imagenet2012. Received: none in {tmp_path / 'data'}." in str(caught.value)
+    stand_in = "--recipe allconv-imagenet --proxy allconv-tiny-imagenet"
+    assert f"prepare tiny-imagenet, then python -m tuning run mine {stand_in}." in str(caught.value)
+    with pytest.raises(UserError, match="data prepare tiny-imagenet --data-dir"):
+        dispatch(["run", "mine", *stand_in.split()])
+
+
+def test_what_a_proxy_found_at_a_scale_of_its_own_is_for_the_largest_of_the_recipe() -> None:
+    how = {"recipe": "allconv-imagenet", "proxy": "allconv-tiny-imagenet", "space": "lr-only"}
+    plan = StudyPlan(scale="hours", **how)
+    study = make_study_with_best(plan)
+    flags = summary.override_flags(plan, study.trials[0])
+    assert summary.command(plan, flags).startswith(
+        "python -m pipelines run allconv-imagenet --scale paper"
+    )
+    assert "--drops" not in flags  # the stairs of ImageNet stay two epochs long
+    assert StudyPlan(scale="smoke", **how).target_scale == "smoke"
+
+
 def summarize(
     status: str, plan: StudyPlan = LR_ONLY, complete: bool = True, run_id: str = "id"
 ) -> dict[str, Any]:
@@ -228,7 +253,7 @@ def test_what_a_study_found_is_known_while_it_is_finished(
         pass
     found = summarize("FINISHED", run_id=run.id)
     assert found["best"] == "--learning-rate 0.2"
-    assert found["best_changes"] == {"learning_rate": 0.2}
+    assert found["best_changes"] == found["trials"][0]["changes"] == {"learning_rate": 0.2}
     assert found["metrics"]["test_error_pct"] == 21
     _print_study(found)
     shown = capsys.readouterr().out

@@ -71,7 +71,7 @@ def override_flags(plan: StudyPlan, trial: Any) -> str:
     At the recipe's whole length; of a proxy, its schedule for the recipe that it stands for.
     """
     tried = plan.recipe_of(trial, plan.full)
-    published = get_recipe(plan.recipe, plan.scale)
+    published = get_recipe(plan.recipe, plan.target_scale)
     if plan.proxy is None:
         return tried.flags(published)
     carried = _transfer(published, tried, get_recipe(plan.proxy, plan.scale))
@@ -80,11 +80,17 @@ def override_flags(plan: StudyPlan, trial: Any) -> str:
 
 
 def _transfer(target: Recipe, tried: Recipe, proxy: Recipe) -> Recipe:
-    """Return a recipe under what its proxy tried; rate and decay as multiples of its own."""
+    """Return a recipe under what its proxy tried; rate and decay as multiples of its own.
+
+    A shape that was not searched stays the recipe's own, where the proxy has the same family: 0.94
+    every two epochs is more stairs in a longer training.
+    """
     decay = tried.weight_decay / proxy.weight_decay if proxy.weight_decay else 1
+    shapes = [(each.schedule, each.schedule_args) for each in (tried, proxy)]
+    is_own = shapes[0] == shapes[1] and tried.schedule == target.schedule
     return target.override(
         schedule=tried.schedule,
-        schedule_args=tried.schedule_args,
+        schedule_args=target.schedule_args if is_own else tried.schedule_args,
         warmup=tried.warmup,
         momentum=tried.momentum,
         weight_decay=target.weight_decay * decay,
@@ -94,7 +100,8 @@ def _transfer(target: Recipe, tried: Recipe, proxy: Recipe) -> Recipe:
 
 def command(plan: StudyPlan, flags: str) -> str:
     """Return the command that trains the study's recipe with those flags."""
-    return f"python -m pipelines run {plan.recipe} {run_arguments(plan.scale, flags)}".rstrip()
+    arguments = run_arguments(plan.target_scale, flags)
+    return f"python -m pipelines run {plan.recipe} {arguments}".rstrip()
 
 
 def run_arguments(scale: str, flags: str) -> str:
@@ -104,7 +111,7 @@ def run_arguments(scale: str, flags: str) -> str:
 
 def _note(plan: StudyPlan, numbers: Mapping[str, float], run_id: str, best: Any) -> str:
     """Return Markdown for the study's page: what was searched, its results, how to repeat them."""
-    source = get_recipe(plan.recipe, plan.scale).source
+    source = get_recipe(plan.recipe, plan.target_scale).source
     lines = [
         f"**{plan.recipe}** at {plan.scale} scale ({source}), {numbers['trials']:.0f} trials of "
         f"{plan.space} by {plan.sampler}"
@@ -159,10 +166,14 @@ def document(study: Any, plan: StudyPlan, row: history.Row) -> dict[str, Any]:
     best = row.tags.get("best") if finished else None
     of_trials = (TRIAL_ERROR, OBJECTIVE)  # the latter in a study of before
     metrics = {k: v for k, v in sorted(row.metrics.items()) if k not in of_trials}
-    best_trial, changes = trial_results.best_trial(trials), None
-    if finished and best_trial is not None and study.user_attrs[PLAN] == plan.identity:
-        # its ranges say what it was
-        changes = changed_fields(plan.recipe_of(best_trial), plan.base)
+    best_trial = trial_results.best_trial(trials)
+    known = finished and study.user_attrs[PLAN] == plan.identity  # its ranges say what trials were
+
+    def changes(trial: Any) -> dict[str, Any] | None:
+        if not known or trial is None or trial.state.name != "COMPLETE":
+            return None
+        return changed_fields(plan.recipe_of(trial), plan.base)
+
     return {
         "study": study.study_name,
         "run_id": row.id,
@@ -171,8 +182,9 @@ def document(study: Any, plan: StudyPlan, row: history.Row) -> dict[str, Any]:
         "proxy": plan.proxy,
         "start": plan.start,
         "best": best,
+        "target_scale": plan.target_scale,
         "repeat": None if best is None else command(plan, best),
-        "best_changes": changes,
+        "best_changes": changes(best_trial),
         "metrics": metrics if finished else {},
         "trials": [
             {
@@ -183,6 +195,7 @@ def document(study: Any, plan: StudyPlan, row: history.Row) -> dict[str, Any]:
                 if trial_results.finished_trials([trial])
                 else None,
                 "params": trial.params,
+                "changes": changes(trial),
                 **{key: trial.user_attrs.get(key) for key in ATTRIBUTES},
             }
             for trial in trials

@@ -3,14 +3,16 @@
 import dataclasses
 from typing import Any
 
+from pipelines.data import datasets, integrity
 from pipelines.errors import Unavailable, UserError
 from pipelines.recipes import checks
+from pipelines.recipes.catalog import get_recipe
 from pipelines.runtime import heartbeat
 from pipelines.tracking import store
 from tuning import catalog
 from tuning.execution import trial_queue, workers
 from tuning.optuna_log import silence
-from tuning.plan import GOAL, OBJECTIVE_NAMES, PLAN, Goal, StudyPlan
+from tuning.plan import GOAL, OBJECTIVE_NAMES, PLAN, PROXIES, Goal, StudyPlan
 from tuning.search import samplers
 from tuning.storage import copies, leader, storage
 
@@ -31,6 +33,7 @@ def open_study(name: str, plan: StudyPlan | None, asked: Goal, where: str, force
     if plan is None:
         return catalog.load(name, where)
     if force or copies.load_if_there(name, storage.connect(where)) is None:
+        _check_data(name, plan)
         checks.check_here(plan.base)
         trial_queue.initial_trials(plan, _with_default(asked))  # a grid that does not fit
         samplers.check_installed(plan.sampler)
@@ -48,6 +51,21 @@ def open_study(name: str, plan: StudyPlan | None, asked: Goal, where: str, force
             f"{'; '.join(differences)}. Take another study name, or --force to start it over."
         )
     return study
+
+
+def _check_data(name: str, plan: StudyPlan) -> None:
+    """Raise UserError where the data of a recipe are not there for which another may stand."""
+    data = plan.base.data
+    if plan.proxy or plan.recipe not in PROXIES or integrity.is_at_hand(data):
+        return
+    proxy, *_ = PROXIES[plan.recipe]
+    stands_in = get_recipe(proxy).data
+    raise UserError(
+        f"A study of {plan.recipe} needs {data}. Received: none in {datasets.data_home()}. Let "
+        f"{proxy} stand in for it, whose data anyone can download: python -m pipelines data "
+        f"prepare {stands_in}, then python -m tuning run {name} --recipe {plan.recipe} --proxy "
+        f"{proxy}. For the original, see: python -m pipelines data prepare {data}"
+    )
 
 
 def _create(name: str, plan: StudyPlan, where: str) -> Any:
