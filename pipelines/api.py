@@ -46,12 +46,7 @@ HEADLINE = ("test_error_pct", "val_error_pct", "test_loss", "val_loss")  # the f
 
 
 def run(
-    name: str,
-    scale: str = "cpu",
-    seeds: int | None = None,
-    force: bool = False,
-    size: int | None = None,
-    **settings: Any,
+    name: str, scale: str = "cpu", seeds: int | None = None, force: bool = False, **settings: Any
 ) -> "Result":
     """Run a claim or a recipe, and return its result; what has finished before is found again.
 
@@ -67,11 +62,13 @@ def run(
     """
     if name.endswith(".py"):
         name = claim_catalog.add(name)
-    if "data" in settings or size is not None:
+    stated = stated_settings(name, scale)
+    if hasattr(stated, "data") and {"data", "size"} & settings.keys():
+        size = settings.pop("size", None)
         settings["data"] = packing.name_data(str(settings.get("data", "")), size)
     if "model" in settings:
         settings["model"] = checks.name_model(str(settings["model"]))
-    chosen = _change(name, stated_settings(name, scale), settings)
+    chosen = _change(name, stated, settings)
     recovery.deliver_journals()
     options = RunOptions(force=force)
     if name not in claim_catalog.names():

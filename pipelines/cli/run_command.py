@@ -13,7 +13,7 @@ from pipelines import api
 from pipelines.cli import list_command, tables
 from pipelines.cli.overrides import apply_overrides, as_options, name_own, with_choices
 from pipelines.cli.parsing import parse, parse_known
-from pipelines.cli.shell import print_answer, print_json
+from pipelines.cli.shell import print_answer, print_json, use_data_dir
 from pipelines.errors import MOST, Paused, UserError, check_counts, check_minutes
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes import catalog, checks
@@ -26,6 +26,7 @@ from pipelines.runtime import backend
 from pipelines.training import tf_config
 
 PROG = "python -m pipelines"
+Chosen = TypeVar("Chosen", bound="Options")
 T = TypeVar("T")
 
 
@@ -55,9 +56,6 @@ class Options:
     """Print one JSON document on standard output."""
     data_dir: Path | None = None
     """Folder of prepared data sets (default: TFDS_DATA_DIR, else ~/tensorflow_datasets)."""
-    size: int | None = None
-    """Pixels of a side to which pictures of your own are scaled, their central square taken (None:
-    as they are)."""
 
     @property
     def run_options(self) -> RunOptions:
@@ -91,10 +89,19 @@ class Options:
 
 
 @dataclasses.dataclass(frozen=True)
-class RunArguments(Generic[T]):
+class DataOptions(Options):
+    """Options of `run` for what reads a data set."""
+
+    size: int | None = None
+    """Pixels of a side to which pictures of your own are scaled, their central square taken (None:
+    as they are)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunArguments(Generic[Chosen, T]):
     """Run a claim or a recipe; every setting below can be overridden."""
 
-    options: tyro.conf.OmitArgPrefixes[Options]
+    options: tyro.conf.OmitArgPrefixes[Chosen]
     override: tyro.conf.OmitArgPrefixes[T]
 
 
@@ -106,8 +113,10 @@ def run_command(name: str, arguments: list[str]) -> None:
     if name.endswith(".py"):
         name = claim_catalog.add(name)
     options, _ = parse_known(Options, arguments, f"{PROG} run {name}")
-    arguments = name_own(arguments, f"{PROG} run {name}")
     settings = api.stated_settings(name, options.scale)
+    use_data_dir(options.data_dir)
+    if hasattr(settings, "data"):
+        arguments = name_own(arguments, f"{PROG} run {name}")
     if isinstance(settings, Recipe):
         settings = with_choices(settings, arguments, f"{PROG} run {name}")
     parsed = _parse(name, settings, arguments)
@@ -199,7 +208,7 @@ def sweep_command(name: str, arguments: list[str]) -> None:
     print_answer(document, parsed.json, tables.show_sweep)
 
 
-def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any]:
+def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any, Any]:
     """Return what the command line says; --help shows card, source and costs of a claim."""
     description = None
     if name in claim_catalog.names():
@@ -209,11 +218,12 @@ def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any]:
         parts = [card, source, list_command.state_costs(claim.costs)]
         description = "\n\n".join(filter(None, parts))
     offered = as_options(default)
-    kind: Any = RunArguments[type(offered)]  # type: ignore[misc]
-    parsed: RunArguments[Any] = parse(
+    options = DataOptions() if hasattr(default, "data") else Options()
+    kind: Any = RunArguments[type(options), type(offered)]  # type: ignore[misc]
+    parsed: RunArguments[Any, Any] = parse(
         kind,
         arguments,
-        default=RunArguments(Options(), offered),
+        default=RunArguments(options, offered),
         prog=f"{PROG} run {name}",
         description=description,
     )

@@ -129,7 +129,7 @@ def _remembered() -> dict[str, str]:
     try:
         given = json.loads((store.home() / REMEMBERED).read_text())
         return {str(name): str(path) for name, path in given.items()}
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except DAMAGE_ERRORS as error:
         raise UserError(
