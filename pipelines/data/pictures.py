@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pipelines.data import packed, task_metrics
+from pipelines.data import packed, task_metrics, tiny_imagenet
 from pipelines.data.datasets import DataSet, Splits, check_fits, data_home
 from pipelines.data.embedded import EMBEDDED
 from pipelines.data.packed import Examples, Packed
@@ -111,9 +111,11 @@ class StoredPictures(DataSet):
         return {**about, **stored.where, **sizes}
 
     def origin(self) -> tuple[str, dict[str, Any]]:
-        """Return the page of the data set, where tensorflow-datasets has it, else `code`."""
+        """Return the page of the data set; `code` of one that is made here."""
         if self.name in EMBEDDED:
             return super().origin()
+        if self.name.startswith("tiny-imagenet"):
+            return "http", {"url": tiny_imagenet.URL}
         return "http", {"url": CATALOG + self.builder.partition("/")[0]}
 
     def prepare(self) -> Path:
