@@ -111,7 +111,7 @@ class Run:
     def model(self, model: Any) -> None:
         """Store a Keras model that `mlflow.pyfunc.load_model(f"runs:/{id}/model")` reads back.
 
-        One with a layer of ours, in keras_models.memorizer, needs that module imported first.
+        It opens without this project, for every layer of our networks is Keras's own.
         """
         import mlflow.keras
         from mlflow.models import Model, ModelSignature
