@@ -114,6 +114,7 @@ Count = Annotated[int, Field(ge=0, le=MOST)]
 SETTINGS = {  # what the parts of a network may be set to
     **{"name": Name | None, "keras_history": list[Name | int]},
     **dict.fromkeys(("units", "filters", "depth", "groups", "input_dim", "output_dim"), Count),
+    **{"length": Count | None},
     **dict.fromkeys(("kernel_size", "dilation_rate", "pool_size"), Count | list[Count]),
     **{"strides": Count | list[Count] | None, "batch_shape": list[Count | None] | None},
     **{"target_shape": list[Count | Literal[-1]], "axis": int | list[int] | None},
@@ -163,8 +164,9 @@ REFUSED_TOKENS = (  # parts of YAML that ours has not
 )
 NETWORK_PARTS = ("config.json", "metadata.json", "model.weights.h5")  # in the network's archive
 HARMLESS_CLASSES = re.compile(  # module and name, as its description has them
-    r"(keras\.(layers|initializers|regularizers|constraints)|keras\.src\.ops\.(numpy|nn|math|linalg)"
-    r"|keras_models\.\w+)\.[A-Z]\w*|keras\.DTypePolicy|keras\.src\.models\.functional\.Functional"
+    r"keras\.(layers|initializers|regularizers|constraints)\.[A-Z]\w*|keras\.DTypePolicy"
+    r"|keras\.src\.(ops\.(numpy|nn|math|linalg)\.[A-Z]\w*|ops\.core\.Scan|models\.functional\.Functional)"
+    r"|keras_models\.memorizer\.ResidualBlocks"  # of earlier versions: it loads no more
 )
 PROGRAM_LAYERS = {  # layers of Keras that hold code, or read files of their own
     *("Lambda", "TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper"),

@@ -76,10 +76,11 @@ def _check_size(path: Path) -> None:
     Keras builds it without any values: no variable of it is made.
     """
     keras = backend.keras()
-    import keras_models.memorizer  # noqa: F401 - Keras looks for its layer
-
     with zipfile.ZipFile(path) as zipped:
-        description = json.loads(zipped.read("config.json")) | {"compile_config": None}
+        text = zipped.read("config.json")
+    if b'"keras_models.memorizer"' in text:
+        raise ValueError("a network with the layer ResidualBlocks, which earlier versions had")
+    description = json.loads(text) | {"compile_config": None}
     try:
         with keras.StatelessScope(initialize_variables=False):
             network = keras.saving.deserialize_keras_object(description, safe_mode=True)

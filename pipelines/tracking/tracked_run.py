@@ -123,8 +123,8 @@ class Run:
     def model(self, model: Any, example: Any = None) -> None:
         """Store a Keras model that `mlflow.pyfunc.load_model(f"runs:/{id}/model")` reads back.
 
-        `example` is an input [1, ...] that it answers. One with a layer of ours, in
-        keras_models.memorizer, needs that module imported first.
+        `example` is an input [1, ...] that it answers. It opens without this project where every
+        layer is Keras's own, as those of our networks are.
         """
         import mlflow.keras
         from mlflow.models import Model, ModelSignature

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
 
+import keras_models
 from theory.memorization import memorize, paper_width, parameter_count, printed
 from theory.memorizer import Layer, Memorizer
 from theory.pairs import following_products, nearest_pair
@@ -310,6 +311,13 @@ def test_keras_model_is_the_same_network(n: int, dtype: str, tmp_path: Path) -> 
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras").predict(X, verbose=0)
     assert np.array_equal(found.labels[again.argmax(axis=1)], y)
+
+
+def test_thousands_of_blocks_are_few_layers() -> None:
+    model = keras_models.build("memorizer", (12,), 10, width=8, depth=2_500)
+    assert model.count_params() == parameter_count(20_000, 12, 10, 8)
+    assert len(model.operations) < 40
+    assert len(model.to_json()) < 400_000
 
 
 def test_a_layer_is_its_formula() -> None:

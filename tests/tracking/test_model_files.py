@@ -217,6 +217,9 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "many layers": (with_content("config.json", bytes(LAYERS_BYTES + 1)), "more than"),
     "lambda": (with_part("keras.layers", "Lambda"), "'keras.layers.Lambda', not known"),
     "graph": (with_part("keras.layers", "TFSMLayer"), "TFSMLayer"),
+    "layer of ours": (with_part("keras_models.mlp", "Dense"), "mlp.Dense', not known"),
+    "endless loop": (with_part("keras.src.ops.core", "WhileLoop"), "WhileLoop', not known"),
+    "long loop": (with_part("keras.src.ops.core", "Scan", config={"length": 9**9}), "n length ="),
     "torch": (with_part("keras.layers", "TorchModuleWrapper"), "TorchModuleWrapper"),
     "vocabulary": (with_part("keras.layers", "StringLookup"), "StringLookup"),
     "function": (with_part("keras.utils", "get_file"), "'keras.utils.get_file'"),
@@ -395,6 +398,17 @@ def test_a_network_that_would_fill_the_memory_is_refused_before_it_is_built(
     for read in (evaluation.evaluate, lambda _: model_registry.register(RECIPE, SCALE)):
         with pytest.raises(UserError, match=says):
             read(run_id)
+
+
+def test_a_layer_of_earlier_versions_is_taken_in_and_not_loaded(home: Path, digits: Path) -> None:
+    run_id = record_training()
+    package = {"registered_name": "keras_models>ResidualBlocks"}
+    with_part("keras_models.memorizer", "ResidualBlocks", **package)(folder_of(run_id))
+    model_files.check(folder_of(run_id))
+    with pytest.raises(
+        UserError, match=r"the layer ResidualBlocks, which earlier .* Delete the run"
+    ):
+        evaluation.evaluate(run_id)
 
 
 def test_a_network_of_another_shape_is_said(home: Path, digits: Path) -> None:

@@ -14,7 +14,7 @@ estimate of what rounding may do to an output, over which `error_over_bound` is 
 one: ours, shown, and no part of the theorem (1.005 in one of three seeds on CIFAR-10, LOG.md).
 `constant` is the number of weights over n ln n + r^2, whose size HM leave open; 5 is our bound. Of
 r = 10, 100 and 1,000 the worst result decides. The Keras model of the first seed, r = 10 and the
-largest n is stored with the run (to load it, `import keras_models.memorizer` first).
+largest n is stored with the run.
 
 HM's own construction, one threshold for all units, is built where it can be: `own_errors` of the
 first 1,000 images at A_0 = I, with rho' a sixth of the least squared distance. Of the proof's
