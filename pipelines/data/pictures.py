@@ -131,7 +131,13 @@ class StoredPictures(DataSet):
         from pipelines.data import builders
 
         config = tfds.download.DownloadConfig(manual_dir=str(by_hand)) if self.manual else None
-        builder = builders.get(self.builder, home)
+        try:
+            builder = builders.get(self.builder, home)
+        except (ValueError, AssertionError, tfds.core.DatasetNotFoundError) as error:
+            raise UserError(
+                "A data set must be one that tensorflow-datasets knows. Received: "
+                f"{self.builder}. Its names: https://www.tensorflow.org/datasets/catalog"
+            ) from error
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 builder.download_and_prepare(download_config=config)

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from pipelines.data import datasets
-from pipelines.data.own import packing
+from pipelines.data.own import packing, prepared_set
 from pipelines.data.own.stored import OwnPictures
 from pipelines.errors import UserError
 
@@ -327,6 +327,19 @@ def test_a_prepared_set_gives_its_parts(
 def test_a_set_that_is_not_prepared_says_how(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="data prepare tfds:fashion_mnist"):
         packing.pack("tfds:fashion_mnist")
+
+
+@pytest.mark.parametrize("name", ["nosuchset", "../x", "mnist/nosuch", "a b"])
+def test_a_set_that_is_unknown_is_one_sentence(name: str) -> None:
+    with pytest.raises(UserError, match="that tensorflow-datasets knows"):
+        prepared_set.stored(f"tfds:{name}").prepare()
+
+
+def test_a_file_that_is_no_archive_is_said(tmp_path: Path) -> None:
+    np.save(tmp_path / "mine.npy", noise(3, 6, 6))
+    (tmp_path / "mine.npy").rename(tmp_path / "mine.npz")
+    with pytest.raises(UserError, match="it is no archive of arrays"):
+        packing.pack(str(tmp_path / "mine.npz"))
 
 
 def test_a_lost_file_says_what_to_do(tmp_path: Path, home: Path) -> None:

@@ -1,5 +1,6 @@
 """A NumPy file of pictures: x_train, y_train; x_test, y_test, x_val, y_val where it has them."""
 
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,10 @@ def source(path: Path, size: int | None) -> Source:
 
 def _load(path: Path) -> dict[str, NDArray[Any]]:
     try:
+        if not zipfile.is_zipfile(path):
+            raise ValueError("it is no archive of arrays")
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            if not hasattr(archive, "files"):
-                raise _form_error(f"{path}, one array")
             arrays = {name: archive[name] for name in archive.files}
-    except UserError:
-        raise
     except DAMAGE_ERRORS as error:
         raise UserError(
             f"A file of pictures must be one that numpy.savez writes, without objects. Received: "
