@@ -246,9 +246,10 @@ def import_runs(
                         send_batch(run_id, tags=_truncate_tags(tags))
             except BaseException:
                 with contextlib.suppress(store.unavailable()):
-                    for begun in {*exporting.find_present([*ids_here.values()]).values()}:
-                        if begun.unfinished and not begun.deleted:
-                            recovery.mark_killed(begun.run_id, "its import was stopped")
+                    begun = {*exporting.find_present([*ids_here.values()]).values()}
+                    for run_id in [p.run_id for p in begun if p.unfinished and not p.deleted]:
+                        with contextlib.suppress(store.unavailable()):  # a lock passes
+                            recovery.mark_killed(run_id, "its import was stopped")
                 raise
     if deleted := [p.run_id for p in there if p.deleted]:
         print(
