@@ -71,7 +71,7 @@ def run(
     chosen = _change(name, stated, settings)
     recovery.deliver_journals()
     options = RunOptions(force=force)
-    if name not in claim_catalog.names():
+    if not claim_catalog.is_claim(name):
         document = repeat(chosen, seeds, options, f"{name} {scale}") | {"scale": scale}
         return Result(document, chosen)
     bundles.import_if_own([name])
@@ -84,7 +84,7 @@ def stated_settings(name: str, scale: str = "cpu") -> Any:
 
     Raise UserError for an unknown name.
     """
-    if name in claim_catalog.names():
+    if claim_catalog.is_claim(name):
         return claim_catalog.get_settings(name, scale)
     if name in catalog.RECIPES:
         return catalog.get_recipe(name, scale)
@@ -115,7 +115,7 @@ def result(name: str) -> "Result":
 
         api.result("two-phases").figure()
     """
-    if name not in claim_catalog.names():
+    if not claim_catalog.is_claim(name):
         stated_settings(name, "cpu")
         named = [r for r in history.rows(kind="training", recipe=name) if store.RUN_AS in r.tags]
         rows = history.rows(kind="seeds", recipe=name) + named  # no arm of a claim
@@ -346,7 +346,7 @@ def _change_recipe(name: str, recipe: Recipe, changes: Mapping[str, Any]) -> Rec
             arguments = [key for place in ARGUMENTS for key in getattr(changed, place)]
             raise unknown(f"A setting of {name}", key, [*fields, *arguments])
         changed = changed.override(**{places[0]: {key: changes[key]}})
-    if name in claim_catalog.names() and changed.seed:
+    if claim_catalog.is_claim(name) and changed.seed:
         raise UserError(
             f"A claim takes seeds 0, 1, ... Received: seed={changed.seed} for {name}. Set seeds to "
             "their number."

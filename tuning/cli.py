@@ -6,7 +6,13 @@ from typing import Any, Generic, TypeVar
 
 import tyro
 
-from pipelines.cli.overrides import apply_overrides, as_options, name_own, with_choices
+from pipelines.cli.overrides import (
+    PictureSize,
+    apply_overrides,
+    as_options,
+    name_own,
+    with_choices,
+)
 from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import use_data_dir
 from pipelines.errors import WORKERS, check_counts
@@ -50,9 +56,9 @@ class RunArguments(Generic[T]):
     override: tyro.conf.OmitArgPrefixes[T]
     force: bool = False
     """Start the study over."""
-    size: int | None = None
-    """Pixels of a side to which pictures of your own are scaled, their central square taken (None:
-    as they are)."""
+    pictures: tyro.conf.OmitArgPrefixes[PictureSize] = dataclasses.field(
+        default_factory=PictureSize
+    )
 
 
 @dataclasses.dataclass(frozen=True)

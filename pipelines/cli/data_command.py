@@ -15,7 +15,7 @@ from pipelines.errors import unknown
 def data_command(action: str, name: str | None, size: int | None, json: bool) -> None:
     """Do what the action says with the data set of that name, or at that place; print its state."""
     if name and action == "prepare" and name.startswith(prepared_set.PREFIX):
-        print(f"{name} is ready in {prepared_set.stored(name).prepare()}", file=sys.stderr)
+        print(f"{name} is ready in {prepared_set.data_set(name).prepare()}", file=sys.stderr)
     if name is not None or size is not None:
         name = packing.name_data(name or "", size)
     if name is None and action == "check":

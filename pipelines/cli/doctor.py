@@ -147,7 +147,7 @@ def _check_package(commit: str) -> Finding:
 
 def check_evidence() -> Finding:
     """Check that the project's results and evidence are here."""
-    folder = places.published()
+    folder = places.published_folder()
     bundles, results = [*folder.glob("mlruns/evidence/*.zip")], folder / "results.json"
     found = f"{len(bundles)} bundles in {folder / 'mlruns' / 'evidence'}, and {results}"
     if not (bundles and results.is_file()):

@@ -17,6 +17,15 @@ from pipelines.recipes import checks, lr
 from pipelines.recipes.recipe import Recipe
 
 
+@dataclasses.dataclass(frozen=True)
+class PictureSize:
+    """The option of commands that read a data set, which `name_own` obeys."""
+
+    size: int | None = None
+    """Pixels of a side to which pictures of your own are scaled, their central square taken (None:
+    as they are)."""
+
+
 def as_options(recipe: Any) -> Any:
     """Return a recipe so that --help names the choices of its words and describes its arguments.
 
@@ -103,13 +112,9 @@ def name_own(arguments: Sequence[str], prog: str) -> list[str]:
     class Place:
         data_dir: Path | None = None
 
-    @dataclasses.dataclass
-    class Size:
-        size: int | None = None
-
     place, _ = parse_known(Place, arguments, prog)
     use_data_dir(place.data_dir)
-    scaled, rest = parse_known(Size, arguments, prog)
+    scaled, rest = parse_known(PictureSize, arguments, prog)
     words = [part for word in rest for part in _split_option(word)]
     places = {option: i + 1 for i, (option, _) in enumerate(pairwise(words))}
     if (i := places.get("--model")) is not None:

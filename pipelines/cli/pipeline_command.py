@@ -13,7 +13,13 @@ from typing import Any, Generic, TypeVar
 
 import tyro
 
-from pipelines.cli.overrides import apply_overrides, as_options, name_own, with_choices
+from pipelines.cli.overrides import (
+    PictureSize,
+    apply_overrides,
+    as_options,
+    name_own,
+    with_choices,
+)
 from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import print_answer, use_data_dir
 from pipelines.errors import LISTED_BY, Ended, UserError, check_counts, unknown
@@ -43,9 +49,6 @@ class PipelineOptions:
     """Print one JSON document on standard output."""
     data_dir: Path | None = None
     """Folder of prepared data sets (default: TFDS_DATA_DIR, else ~/tensorflow_datasets)."""
-    size: int | None = None
-    """Pixels of a side to which pictures of your own are scaled, their central square taken (None:
-    as they are)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +75,9 @@ class TrainAndRegister(Generic[T]):
     recipe: tyro.conf.Positional[str]
     options: tyro.conf.OmitArgPrefixes[PipelineOptions]
     override: tyro.conf.OmitArgPrefixes[T]
+    pictures: tyro.conf.OmitArgPrefixes[PictureSize] = dataclasses.field(
+        default_factory=PictureSize
+    )
 
 
 def pipeline_command(arguments: list[str]) -> None:

@@ -11,7 +11,13 @@ import tyro
 
 from pipelines import api
 from pipelines.cli import list_command, tables
-from pipelines.cli.overrides import apply_overrides, as_options, name_own, with_choices
+from pipelines.cli.overrides import (
+    PictureSize,
+    apply_overrides,
+    as_options,
+    name_own,
+    with_choices,
+)
 from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import print_answer, print_json, use_data_dir
 from pipelines.errors import MOST, Paused, UserError, check_counts, check_minutes
@@ -89,12 +95,8 @@ class Options:
 
 
 @dataclasses.dataclass(frozen=True)
-class DataOptions(Options):
+class DataOptions(Options, PictureSize):
     """Options of `run` for what reads a data set."""
-
-    size: int | None = None
-    """Pixels of a side to which pictures of your own are scaled, their central square taken (None:
-    as they are)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,9 +116,10 @@ def run_command(name: str, arguments: list[str]) -> None:
         name = claim_catalog.add(name)
     options, _ = parse_known(Options, arguments, f"{PROG} run {name}")
     settings = api.stated_settings(name, options.scale)
-    use_data_dir(options.data_dir)
     if hasattr(settings, "data"):
         arguments = name_own(arguments, f"{PROG} run {name}")
+    else:
+        use_data_dir(options.data_dir)
     if isinstance(settings, Recipe):
         settings = with_choices(settings, arguments, f"{PROG} run {name}")
     parsed = _parse(name, settings, arguments)
@@ -134,7 +137,7 @@ def run_command(name: str, arguments: list[str]) -> None:
 def _run(name: str, options: Options, settings: Any) -> None:
     if role := tf_config.role():
         _run_on_machines(settings, options, role)
-    elif name in claim_catalog.names():
+    elif claim_catalog.is_claim(name):
         _run_claim(name, options, settings)
     else:
         _run_recipe(settings, options)
@@ -211,7 +214,7 @@ def sweep_command(name: str, arguments: list[str]) -> None:
 def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any, Any]:
     """Return what the command line says; --help shows card, source and costs of a claim."""
     description = None
-    if name in claim_catalog.names():
+    if claim_catalog.is_claim(name):
         claim = claim_catalog.load(name)
         card = claim_catalog.card(name).replace("\nExpect", "\n\nExpect")  # a line of its own
         source = f"Source: {claim.source}." * ("Source:" not in card)

@@ -28,7 +28,7 @@ ITEM = re.compile(r"\n(?=- |Expect|Run:|Cost|Verdict|\s+(?:python -m|--))")  # b
 
 def describe(name: str) -> dict[str, Any]:
     """Return the JSON document of `show NAME`. Raise UserError for a name that is not known."""
-    if name in claim_catalog.names():
+    if claim_catalog.is_claim(name):
         return _describe_claim(name)
     if name in catalog.RECIPES:
         return _describe_recipe(name)

@@ -24,6 +24,11 @@ def names() -> list[str]:
     return sorted({**own_claims.find(), **_find_claims()})
 
 
+def is_claim(name: str) -> bool:
+    """Return whether a claim has that name; of the project's without looking for others."""
+    return name in _find_claims() or name in own_claims.find()
+
+
 def project_names() -> list[str]:
     """Return the names of the project's claims, without a person's own."""
     return sorted(_find_claims())
@@ -43,7 +48,7 @@ def own_file(name: str) -> Path | None:
 
 def load(name: str) -> Claim:
     """Return the claim of that name. Raise UserError, which lists the choices."""
-    if name not in _find_claims() and name not in own_claims.find():
+    if not is_claim(name):
         raise unknown("A claim", name, names(), LISTED_BY)
     module, attribute = locate(name)
     claim: Claim = getattr(importlib.import_module(module), attribute)

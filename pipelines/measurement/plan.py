@@ -175,7 +175,7 @@ def stated_plan(name: str, scale: str, seeds: int, **more: Any) -> MeasurementPl
 def stated_plan_of(row: history.Row) -> MeasurementPlan | None:
     """Return the plan of a claim's run; None where its claim states other settings today."""
     name, scale = row.tags["claim"], row.tags["scale"]
-    if name not in claim_catalog.names() or scale not in claim_catalog.load(name).scales:
+    if not claim_catalog.is_claim(name) or scale not in claim_catalog.load(name).scales:
         return None
     first_seed = int(row.params.get(ONLY_SEED, 0))
     plan = stated_plan(name, scale, int(row.tags["seeds"]), first_seed=first_seed)

@@ -222,7 +222,7 @@ def _reported(row: history.Row) -> Mapping[str, float]:
 
 def find_claim(row: history.Row) -> str | None:
     """Return the claim of the recipe's name, or that for which the run was made; None if none."""
-    if row.tags["recipe"] in claim_catalog.names():
+    if claim_catalog.is_claim(row.tags["recipe"]):
         return row.tags["recipe"]
     above: history.Row | None = row
     while above and "claim" not in above.tags:

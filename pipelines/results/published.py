@@ -8,7 +8,7 @@ from typing import Any
 from pipelines.runtime import places
 
 FILE = "results.json"
-RESULTS = places.published() / FILE
+RESULTS = places.published_folder() / FILE
 
 
 def read(file: Path = RESULTS) -> dict[str, Any]:

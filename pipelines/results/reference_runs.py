@@ -96,21 +96,21 @@ def build_reference(row: Reported) -> Reference:
     }
     name, date = f"{SOURCE}: {row.name}", datetime(int(row.places[0][0][-4:]), 1, 1, tzinfo=UTC)
     start_ms = int(1000 * date.timestamp())
-    is_claim = row.name in claim_catalog.names()
+    is_claim = claim_catalog.is_claim(row.name)
     experiment = claim_catalog.load(row.name).family if is_claim else EXPERIMENT
     return Reference(name, experiment, _params(row), metrics, tags, start_ms)
 
 
 def stated_numbers(name: str) -> Mapping[str, float]:
     """Return the numbers that the claim or the recipe of that name states as reported."""
-    if name in claim_catalog.names():
+    if claim_catalog.is_claim(name):
         return claim_catalog.load(name).reported
     return catalog.get_recipe(name, SCALE).reported if name in catalog.RECIPES else {}
 
 
 def _params(row: Reported) -> dict[str, str]:
     """Return the settings at paper scale, as our runs record them; no seed, which papers omit."""
-    is_claim = row.name in claim_catalog.names()
+    is_claim = claim_catalog.is_claim(row.name)
     if row.name in catalog.RECIPES:
         stated = claim_catalog.get_settings if is_claim else catalog.get_recipe
         settings = stated(row.name, SCALE).flat()
@@ -125,7 +125,7 @@ def _params(row: Reported) -> dict[str, str]:
 def note(row: Reported, metrics: Mapping[str, float]) -> str:
     """Return Markdown for the run's page: claim, numbers, where they are printed, of what."""
     claim = claim_catalog.load(row.claim)
-    has_scale = row.name not in claim_catalog.names() or SCALE in claim.scales
+    has_scale = not claim_catalog.is_claim(row.name) or SCALE in claim.scales
     scale = f" --scale {SCALE}" if has_scale else ""
     first, *others = (f"{where}: {citation}" for citation, where in row.places)
     return "\n\n".join(

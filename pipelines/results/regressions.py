@@ -87,7 +87,7 @@ def _common_metrics(pair: Pair) -> list[str]:
     if pair.new.tags["kind"] == "seeds":
         metrics = sorted(key for key in pair.new.metrics if key.startswith(ERRORS))
     else:
-        bounds = claim_catalog.load(name).decided_by if name in claim_catalog.names() else ()
+        bounds = claim_catalog.load(name).decided_by if claim_catalog.is_claim(name) else ()
         metrics = list(dict.fromkeys(bound.metric for bound in bounds))
     return [key for key in metrics if key in pair.new.metrics and key in pair.old.metrics]
 

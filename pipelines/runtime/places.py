@@ -40,7 +40,7 @@ def tensorflow_installation() -> str:
     return "make setup" if is_checkout() else f"pip install '{wheel}[tensorflow]'"
 
 
-def published() -> Path:
+def published_folder() -> Path:
     """Return the folder of results.json, RESULTS.md and, in mlruns/evidence/, the evidence."""
     return ROOT if is_checkout() else SHIPPED
 

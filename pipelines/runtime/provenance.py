@@ -115,7 +115,7 @@ def _find_commit() -> str:
     Git knows that of a checkout. setup.py has written down that of a wheel, with CHANGES if its
     checkout had any, and GIT_COMMIT may name that of a copy.
     """
-    file = places.published() / "COMMIT"
+    file = places.published_folder() / "COMMIT"
     built_of = file.read_text() if file.is_file() else ""
     named = os.environ.get("GIT_COMMIT") or ("unknown" if places.is_checkout() else __version__)
     return _git("rev-parse", "HEAD") or built_of or named

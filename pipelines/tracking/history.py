@@ -17,7 +17,7 @@ from pipelines.tracking.store import (
     REUSED,
     client,
     is_away,
-    linked,
+    read_links,
     unavailable,
 )
 
@@ -241,5 +241,5 @@ def trainings_of(run_id: str) -> list[Row]:
     """Return the trainings below a claim's run, and those of earlier runs that it names."""
     below = rows_with_evidence(None, kind="training", **{PARENT: run_id})
     run = find(run_id)
-    reused = linked(run.tags, REUSED) if run else []
+    reused = read_links(run.tags, REUSED) if run else []
     return [*below, *(row for each in reused if (row := find(each)))]

@@ -55,7 +55,7 @@ def is_project_home() -> bool:
     return uri() == _project_uri()
 
 
-def linked(tags: Mapping[str, str], kind: str) -> list[str]:
+def read_links(tags: Mapping[str, str], kind: str) -> list[str]:
     """Return the runs (REUSED) or studies (STUDIED) that the tags of a run name.
 
     Older runs have a tag for each: `reused.ID`.

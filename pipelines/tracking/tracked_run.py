@@ -258,7 +258,7 @@ def _reopen(run: Run, tags: Mapping[str, str]) -> bool:
         now[BEGUN_WITH_CODE] = str(before)
     send_batch(run.id, tags=now)
     for kind in (store.REUSED, store.STUDIED):
-        run.links[kind] = store.linked(entity.data.tags, kind)
+        run.links[kind] = store.read_links(entity.data.tags, kind)
     for key in {FAILURE, heartbeat.SETTLED} & entity.data.tags.keys():
         client.delete_tag(run.id, key)
     numbers = [(key, value, step, 0) for _, key, step, _, value in history.points([run.id])]

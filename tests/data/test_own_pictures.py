@@ -332,7 +332,7 @@ def test_a_set_that_is_not_prepared_says_how(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["nosuchset", "../x", "mnist/nosuch", "a b"])
 def test_a_set_that_is_unknown_is_one_sentence(name: str) -> None:
     with pytest.raises(UserError, match="that tensorflow-datasets knows"):
-        prepared_set.stored(f"tfds:{name}").prepare()
+        prepared_set.data_set(f"tfds:{name}").prepare()
 
 
 def test_a_file_that_is_no_archive_is_said(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_an_installed_package_says_what_it_was_built_of(
     (site := repository / "site").mkdir()
     (site / "COMMIT").write_text(built_of)
     monkeypatch.setattr(provenance, "ROOT", site)
-    monkeypatch.setattr(places, "published", lambda: site)
+    monkeypatch.setattr(places, "published_folder", lambda: site)
     monkeypatch.setattr(places, "is_checkout", lambda: False)
     monkeypatch.delenv("GIT_COMMIT", raising=False)
     tags = provenance.tags()

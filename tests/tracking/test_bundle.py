@@ -196,7 +196,7 @@ def check_imported(carried: Carried, imported: list[str]) -> None:
     top, old = row_here(ids["top"]), row_here(ids["old"])
     children = history.rows(None, **{"mlflow.parentRunId": top.id})
     assert {row.name for row in children} == {"broken", "cell 0", "cell 1", "cell 2"}
-    assert store.linked(top.tags, store.REUSED) == [old.id]
+    assert store.read_links(top.tags, store.REUSED) == [old.id]
     assert mlflow_ui.children_chart(top.id) in top.tags["mlflow.note.content"]
     assert predictions(top.id) == [2.0, 4.0]
     again = importing.import_runs(carried.file)

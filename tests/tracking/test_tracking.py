@@ -701,11 +701,11 @@ def test_links_are_few_tags_and_those_of_older_runs_are_read(home: Path) -> None
         run.link(store.STUDIED, "mine")
     tags = history.row(run.id).tags
     assert {key for key in tags if key.startswith("reused")} == {"reused", "reused_2", "reused_3"}
-    assert store.linked(tags, store.REUSED) == ids
-    assert store.linked(tags, store.STUDIED) == ["mine"]
+    assert store.read_links(tags, store.REUSED) == ids
+    assert store.read_links(tags, store.STUDIED) == ["mine"]
     older = {f"reused.{ids[0]}": "a seed 0", "studied.s": "", "reused": ids[1]}
-    assert store.linked(older, store.REUSED) == ids[:2]
-    assert store.linked(older, store.STUDIED) == ["s"]
+    assert store.read_links(older, store.REUSED) == ids[:2]
+    assert store.read_links(older, store.STUDIED) == ["s"]
 
 
 def test_a_run_that_goes_on_keeps_its_links(home: Path) -> None:
@@ -714,4 +714,4 @@ def test_a_run_that_goes_on_keeps_its_links(home: Path) -> None:
         raise KeyboardInterrupt
     with track("x", experiment="x", kind="training", resume=run.id) as again:
         again.link(store.REUSED, "b")
-    assert store.linked(history.row(run.id).tags, store.REUSED) == ["a", "b"]
+    assert store.read_links(history.row(run.id).tags, store.REUSED) == ["a", "b"]

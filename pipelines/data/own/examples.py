@@ -126,7 +126,7 @@ def read(source: Source, name: str, size: int | None) -> OwnExamples:
             traits.update(example.traits)
     _make_alike(parts, size_advice)
     notes = [*source.notes, *_notes(traits, sum(len(each.labels) for each in parts.values()))]
-    notes += _repeated(parts)
+    notes += _find_repeats(parts)
     train, validation, test = _divide(parts)
     _check_every_class(source.classes, {TRAIN: train[1], TEST: test[1]})
     joined = np.concatenate([train[0], validation[0]]), np.concatenate([train[1], validation[1]])
@@ -167,7 +167,7 @@ def _notes(traits: Counter[str], count: int) -> Iterator[str]:
             yield f"{traits[trait]:,} of {count:,} pictures {text}."
 
 
-def _repeated(parts: Mapping[str, Images]) -> Iterator[str]:
+def _find_repeats(parts: Mapping[str, Images]) -> Iterator[str]:
     """Yield a sentence where pictures stand in two parts, or in two classes."""
     seen: dict[int, tuple[str, int, str]] = {}
     across, classes = [], []
@@ -190,10 +190,10 @@ def _divide(parts: Mapping[str, Images]) -> tuple[Examples, Examples, Examples]:
     keys, labels = np.array(train.keys, np.uint64), np.array(train.labels, np.int64)
     of_test, of_validation = np.zeros(len(keys), bool), np.zeros(len(keys), bool)
     if TEST not in parts:
-        of_test = _chosen(keys % 100, labels, TEST_PCT, least=1)
+        of_test = _choose_share(keys % 100, labels, TEST_PCT, least=1)
     if VALIDATION not in parts:
         rest, numbers = np.flatnonzero(~of_test), keys[~of_test] // 100 % 100
-        of_validation[rest] = _chosen(numbers, labels[rest], VALIDATION_PCT, least=0)
+        of_validation[rest] = _choose_share(numbers, labels[rest], VALIDATION_PCT, least=0)
         if not of_validation.any():
             of_validation[rest[np.argmin(numbers)]] = True
     order = np.argsort(keys, kind="stable")
@@ -219,7 +219,7 @@ def _divide(parts: Mapping[str, Images]) -> tuple[Examples, Examples, Examples]:
     )
 
 
-def _chosen(
+def _choose_share(
     numbers: NDArray[np.uint64], labels: NDArray[np.int64], share_pct: int, least: int
 ) -> NDArray[np.bool_]:
     """Return which examples are among a share, by the number from 0 to 99 of each.

@@ -24,7 +24,7 @@ PREFIX = "tfds:"
 SPLITS = {TRAIN: ("train",), VALIDATION: ("validation", "val", "valid"), TEST: ("test",)}
 
 
-def stored(place: str) -> StoredPictures:
+def data_set(place: str) -> StoredPictures:
     """Return the data set of that name in tensorflow-datasets, which `prepare` downloads."""
     return StoredPictures(place, place.removeprefix(PREFIX).strip("/"), 0, (0, 0, 0), 0)
 
@@ -34,11 +34,11 @@ def source(place: str, size: int | None) -> Source:
 
     Raise UserError where it is not prepared, or has no image with a label.
     """
-    data_set = stored(place)
+    found = data_set(place)
     try:
-        builder = data_set.open_builder()
+        builder = found.open_builder()
     except UserError:
-        raise _with_configurations(data_set) from None
+        raise _with_configurations(found) from None
     image, label = _keys(place, builder.info)
     names = tuple(map(str, builder.info.features[label].names))
     parts = {}

@@ -1,7 +1,7 @@
 """Data sets of a person's own, once they are packed into the data folder."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,8 @@ class OwnPictures(StoredPictures):
     """A packed data set, whose last training examples, so many, are for validation."""
 
     validation: int = 0
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """Return what its file says of it: where it came from, classes, what was noticed."""
-        return packed.read_about(self._packed_file, self.name)
+    about: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What its file says of it: where it came from, classes, what was noticed."""
 
     def cuts(
         self, count: Callable[[str], int], limit: int | None = None, validation: bool = True
@@ -68,7 +65,7 @@ def find(name: str) -> OwnPictures:
     try:
         height, width, channels = map(int, about["shape"])
         fields = int(about["classes"]), (height, width, channels), 0
-        return OwnPictures(name, name, *fields, validation=int(about["validation"]))
+        return OwnPictures(name, name, *fields, validation=int(about["validation"]), about=about)
     except (KeyError, TypeError, ValueError) as error:
         raise packed.damage_error(path, name, f"not a packed data set ({error})") from error
 

@@ -36,7 +36,7 @@ def add(words: Sequence[str]) -> dict[str, Any]:
             "What is added must be named: a file that `export` wrote, or a claim that was run "
             "here. Received: nothing. Name one."
         )
-    names = {word for word in words if word in claim_catalog.names()}
+    names = {word for word in words if claim_catalog.is_claim(word)}
     for name in filter(claim_catalog.own_file, sorted(names)):
         raise UserError(
             f"The evidence is of the project's claims. Received: {name}, which is your own. Keep "

@@ -15,7 +15,7 @@ from pipelines.tracking import history, store
 from pipelines.tracking.bundles import exporting, file_format, importing
 from pipelines.tracking.bundles.shape import Document, Listed
 
-FOLDER = places.published() / "mlruns" / "evidence"
+FOLDER = places.published_folder() / "mlruns" / "evidence"
 
 
 def import_if_own(names: Collection[str] | None = None) -> int:

@@ -83,7 +83,7 @@ class RecordedRun:
     def own_ids(self) -> set[str]:
         """Return the ids of the trainings below it, and of those that it names."""
         below = {d.run_id for d in self.every_training if d.tags.get(store.PARENT) == self.row.id}
-        return below | {*store.linked(self.document.tags, store.REUSED)}
+        return below | {*store.read_links(self.document.tags, store.REUSED)}
 
     def draw(self, plan: MeasurementPlan) -> Any:
         """Return the figure of its plan anew, with the learning curves of trained networks."""

@@ -28,7 +28,7 @@ from pipelines.tracking.bundles.shape import (
     validate,
 )
 from pipelines.tracking.history import LARGEST_FLOAT
-from pipelines.tracking.store import ORIGIN, OWNER, PARENT, PROJECT, REUSED, STUDIED, linked
+from pipelines.tracking.store import ORIGIN, OWNER, PARENT, PROJECT, REUSED, STUDIED, read_links
 
 NAMED = ("claim", "recipe", "study")  # tags by which runs are chosen
 DATASET = ("name", "digest", "source_type", "source", "schema", "profile")
@@ -108,8 +108,8 @@ def with_relatives(found: Collection[str], every: Iterable[history.Row]) -> set[
     studies = {tags["study"]: i for i, tags in newest_last if tags.get("kind") == "study"}
     for run_id, tags in tags_of.items():
         links.setdefault(tags.get(PARENT, ""), []).append(run_id)
-        searched = [tags.get("study", ""), *linked(tags, STUDIED)]
-        links.setdefault(run_id, []).extend(linked(tags, REUSED))
+        searched = [tags.get("study", ""), *read_links(tags, STUDIED)]
+        links.setdefault(run_id, []).extend(read_links(tags, REUSED))
         links[run_id].extend(studies[s] for s in searched if s in studies)
     related, todo = set(found), list(found)
     while todo:

@@ -23,7 +23,7 @@ from pipelines.tracking.bundles import exporting, file_format
 from pipelines.tracking.bundles.file_format import Archive, explain_failure
 from pipelines.tracking.bundles.shape import IMPORTING, READY, Document, Listed, Model, refusal
 from pipelines.tracking.outbox import MAX_METRICS, send_batch
-from pipelines.tracking.store import NOTE, ORIGIN, OWNER, PARENT, REUSED, link_tags, linked
+from pipelines.tracking.store import NOTE, ORIGIN, OWNER, PARENT, REUSED, link_tags, read_links
 
 ORIGIN_MODEL = "origin_model_id"
 SHOWN_POINTS = 50  # on a curve of the evidence, which its bundle holds whole
@@ -308,5 +308,5 @@ def _readdress(
             tags[key] = LINK.sub(readdress, value)
         elif not key.startswith(REUSED):
             tags[key] = value
-    reused = [ids.get(other, other) for other in linked(document.tags, REUSED)]
+    reused = [ids.get(other, other) for other in read_links(document.tags, REUSED)]
     return document.model_copy(update={"tags": tags | link_tags(REUSED, reused)})
