@@ -237,7 +237,7 @@ def test_a_package_without_evidence_is_not_healthy(
 ) -> None:
     assert doctor.check_evidence().state == "ok"
     monkeypatch.setattr(places, "is_checkout", lambda: is_checkout)
-    monkeypatch.setattr(places, "published", lambda: tmp_path)
+    monkeypatch.setattr(places, "published_folder", lambda: tmp_path)
     assert doctor.check_evidence().state == "problem"
 
 

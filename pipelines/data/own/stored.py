@@ -16,7 +16,7 @@ class OwnPictures(StoredPictures):
     """A packed data set, whose last training examples, so many, are for validation."""
 
     validation: int = 0
-    about: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    about: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """What its file says of it: where it came from, classes, what was noticed."""
 
     def cuts(
