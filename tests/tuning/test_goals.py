@@ -114,6 +114,27 @@ def test_a_study_is_not_started_over_while_a_worker_trains_a_trial_of_it() -> No
     assert len(make_study(Goal(trials=3), []).trials) == 0
 
 
+def test_a_trial_that_is_told_to_end_waits_again_also_where_its_run_cannot_be_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def train(*_: object) -> list[float]:
+        try:
+            raise SystemExit(143)
+        finally:
+            raise OSError("database is locked")
+
+    monkeypatch.setattr(workers, "train_trial", train)
+    there = make_study(Goal(trials=3), [])
+    there.enqueue_trial({})
+    with tracked_run.track("s", experiment="tuning", kind="study") as run:
+        assert leader.take_lead(there, several=False)
+        with pytest.raises(SystemExit, match="143"):
+            workers.work(there, RATES, tracked_run.Parent(run.id, "tuning"), lambda: None)
+    assert there.trials[0].state.name == "WAITING"
+    assert there.trials[0].user_attrs["reason"] == "it was told to end"
+    assert not there.trials[0].user_attrs["failures"]
+
+
 @pytest.mark.slow
 def test_who_helps_another_leads_then_to_the_goal_that_was_asked_for(
     monkeypatch: pytest.MonkeyPatch,

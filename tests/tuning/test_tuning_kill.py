@@ -114,15 +114,16 @@ def test_a_leader_of_four_killed_with_a_worker_is_followed_by_resume(where: str)
 
 
 def test_ctrl_c_stops_in_order_and_counts_as_no_failure(where: str) -> None:
-    process = start_process(*RUN, where, "--workers", "2")
+    process = start_process(*RUN, where, "--workers", "2", "--steps", "60000")
     until(lambda: pids_at_work(where), process)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=WAIT_S)
-    assert process.returncode == 130
+    said = process.communicate(timeout=WAIT_S)[0]
+    assert process.returncode == 130, said
     assert not history.rows("RUNNING")
     assert history.rows("KILLED", kind="study")
     assert {trial.state.name for trial in trials(where)} <= {"WAITING", "COMPLETE"}
-    assert any("told to end" in t.user_attrs.get("reason", "") for t in trials(where))
+    reasons = [trial.user_attrs.get("reason", "") for trial in trials(where)]
+    assert any("told to end" in reason for reason in reasons), (reasons, said)
     assert not any(trial.user_attrs.get("failures") for trial in trials(where))
     assert leader.living_leader(catalog.load("s", where)) is None
 

@@ -80,10 +80,12 @@ def _train(
         _tell(study, trial, None, state.PRUNED)
     except optuna.exceptions.UpdateFinishedTrialError:
         print(f"Trial {trial.number} was taken for dead; its result is left out.", file=sys.stderr)
-    except (KeyboardInterrupt, SystemExit):
-        trial_queue.requeue(study, trial, "it was told to end", failed=False)
-        raise
-    except Exception as error:
+    except BaseException as error:
+        if ended := _find_interrupt(error):
+            trial_queue.requeue(study, trial, "it was told to end", failed=False)
+            raise ended from None
+        if not isinstance(error, Exception):
+            raise
         reason = f"{type(error).__name__}: {error}"[:1000]
         hopeless = isinstance(error, UserError) or failures + 1 >= MAX_IN_A_ROW
         trial_queue.requeue(study, trial, reason, failed=not hopeless)
@@ -92,6 +94,13 @@ def _train(
         print(f"Trial {trial.number} failed: {reason}", file=sys.stderr)
         return False
     return True
+
+
+def _find_interrupt(error: BaseException | None) -> BaseException | None:
+    """Return Ctrl-C or the order to end, also where a failure to close the trial replaced it."""
+    while error and not isinstance(error, KeyboardInterrupt | SystemExit):
+        error = error.__context__
+    return error
 
 
 def _tell(study: Any, trial: Any, values: list[float] | None, state: Any) -> None:

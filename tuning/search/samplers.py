@@ -5,6 +5,7 @@ brings its own parameters. To add a sampler or a pruner, add its name and its ca
 """
 
 import importlib.util
+import warnings
 from typing import Any
 
 from pipelines.errors import UserError, unknown
@@ -51,6 +52,10 @@ def make_sampler(name: str, seed: int) -> Any:
     from optuna import samplers
     from optuna.samplers.nsgaii import BLXAlphaCrossover
 
+    if name == "gp":
+        # It computes on the CPU. With TensorFlow loaded first, PyTorch 2.13 asks TensorFlow's stub
+        # of CUDA for GPUs, and warns (findings/tensorflow_cuda_stub.sh).
+        warnings.filterwarnings("ignore", "CUDA initialization", UserWarning)
     with silence():
         match name:
             case "tpe":  # Bergstra et al. 2011, jointly in each family; apart from running trials
