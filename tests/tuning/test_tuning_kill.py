@@ -1,5 +1,6 @@
 """Studies under kill -9: of workers and of their leader, on a journal and on PostgreSQL."""
 
+import contextlib
 import itertools
 import os
 import signal
@@ -61,6 +62,24 @@ def pids_at_work(where: str) -> list[int]:
     return [int(worker["process"].split()[0]) for worker in workers if worker]
 
 
+def kill_at_work(where: str, process: subprocess.Popen[str], finished: int) -> None:
+    """Kill a worker while it trains a trial, once so many are finished."""
+
+    def is_killed() -> bool:
+        for pid in pids_at_work(where) if count_finished(where) >= finished else []:
+            with contextlib.suppress(psutil.NoSuchProcess):  # it was killed before
+                worker = psutil.Process(pid)
+                worker.suspend()  # else its trial may end before it is killed
+                stopped = worker.status() == psutil.STATUS_STOPPED
+                if stopped and pid in pids_at_work(where):
+                    worker.kill()
+                    return True
+                worker.resume()
+        return False
+
+    until(is_killed, process)
+
+
 def count_finished(where: str) -> int:
     return len(trial_results.finished_trials(trials(where)))
 
@@ -94,9 +113,8 @@ POSTGRESQL = pytest.mark.parametrize("where", ["postgresql"], indirect=True)
 
 def test_killed_workers_trials_are_tried_again_by_others(where: str) -> None:
     process = start_process(*RUN, where, "--workers", "2")
-    for count in (1, 2):
-        victim = until(lambda: count_finished(where) >= count and pids_at_work(where), process)[0]  # noqa: B023
-        os.kill(victim, signal.SIGKILL)
+    for finished in (1, 2):
+        kill_at_work(where, process, finished)
     check(where, process)
     assert sum(trial.user_attrs.get("failures", 0) for trial in trials(where)) == 2
 
