@@ -33,8 +33,8 @@ from pipelines.results import scoreboard as board
 from pipelines.results.evidence import bundles
 from pipelines.running.existing import PER_STEP, select_final
 from pipelines.running.run_options import RunOptions
-from pipelines.running.seed_statistics import format_spread, metric_spreads
-from pipelines.running.seeds import repeat
+from pipelines.running.seed_statistics import format_spread
+from pipelines.running.seeds import repeat, spreads
 from pipelines.tracking import history, recovery, store
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ def result(name: str) -> "Result":
         if not rows:
             raise _unmeasured_error(name)
         row = max(rows, key=lambda row: row.end_ms or 0)  # a run over seeds ends after them
+        metrics = {key: each for key, each in spreads(row).items() if key not in PER_STEP}
         seeds = int(row.params.get("seeds", 1))
-        metrics = metric_spreads({k: v for k, v in row.metrics.items() if k not in PER_STEP}, seeds)
         return Result({"recipe": name, "seeds": seeds, "metrics": metrics, "run_id": row.id})
     bundles.import_if_own([name])
     chosen = board.own_results(claim=name).get(name) or board.imported_result(name)

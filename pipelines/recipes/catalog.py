@@ -5,6 +5,7 @@ own. Costs are about: GPU hours at 15 TFLOP/s, CPU minutes from the measured tim
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ import tyro
 
 from pipelines.errors import LISTED_BY, unknown
 from pipelines.recipes import cifar, digits, imagenet
-from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.recipe import LENGTHS, Recipe
 
 SCALES = ("smoke", "cpu", "hours", "paper")
 Scale = Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(SCALES)}}}")]  # for the command line
@@ -30,6 +31,37 @@ def get_recipe(name: str, scale: str = "cpu") -> Recipe:
     if scale not in RECIPES[name]:
         raise unknown(f"The scale of {name}", scale, RECIPES[name])
     return RECIPES[name][scale]
+
+
+def title(recipe: Recipe) -> str:
+    """Return `allconv-digits cosine 0.1, steps 100`: its name, and what it changes of that recipe.
+
+    The scale from which it differs least is named where it is not cpu; seeds do not count.
+    """
+    described = {
+        scale: _changes(recipe, base) for scale, base in RECIPES.get(recipe.name, {}).items()
+    }
+    scale = min(described, key=lambda each: (len(described[each]), each != "cpu"), default="cpu")
+    words = [scale] * (scale != "cpu") + described.get(scale, [])
+    return f"{recipe.name} {', '.join(words)}".strip()
+
+
+def _changes(recipe: Recipe, base: Recipe) -> list[str]:
+    """Return in words what a recipe changes of another, the schedule and its rate first."""
+    named = {key: getattr(recipe, key) for key in ("schedule", "model", "data")}
+    settings, before = recipe.flat(), base.flat()
+    start = base.override(**named).flat()  # arguments are compared with the defaults of these
+    changed = [key for key, value in settings.items() if value != start.get(key)]
+    changed += [key for key in named if settings[key] != before[key]]
+    together = {"schedule", "learning_rate"}
+    words = [f"{recipe.schedule} {recipe.learning_rate:g}"] if together & {*changed} else []
+    for key in changed:
+        if key in {"seed", *together} or (key in LENGTHS and settings[key] == "null"):
+            continue
+        option, value = key.rpartition(".")[2].replace("_", " "), settings[key]
+        plain = re.sub(r'[][",]', "", value).replace("null", "none")
+        words.append({"true": option, "false": f"no {option}"}.get(value, f"{option} {plain}"))
+    return words
 
 
 def _with_smoke(cpu: Recipe, tiny: Args) -> Scales:

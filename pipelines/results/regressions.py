@@ -5,13 +5,14 @@ named where a result did. Another verdict counts, and a mean over seeds whose di
 Welch confidence interval without zero in it.
 """
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pipelines.measurement import claim_catalog, verdict
-from pipelines.running import seed_statistics
+from pipelines.running import seed_statistics, seeds
 from pipelines.tracking import history, store
 from pipelines.tracking.history import Row
 
@@ -30,6 +31,11 @@ class Pair:
 
     new: Row
     old: Row
+
+    @functools.cached_property
+    def spreads(self) -> list[dict[str, dict[str, Any]]]:
+        """Return the statistics of the old one's metrics, and of the new one's."""
+        return [seeds.spreads(row) for row in (self.old, self.new)]
 
     @property
     def name(self) -> str:
@@ -93,7 +99,7 @@ def _common_metrics(pair: Pair) -> list[str]:
 
 
 def _seeds(pair: Pair, metric: str) -> float:
-    return min(row.metrics.get(f"n/{metric}", 1) for row in (pair.old, pair.new))
+    return float(min(metrics[metric]["n"] for metrics in pair.spreads))
 
 
 def _find_changes(pair: Pair) -> list[dict[str, Any]]:
@@ -123,17 +129,11 @@ def _changed_interval(pair: Pair, metric: str) -> tuple[float, ...] | None:
         return None if str(old) == str(new) else ()  # NaN equals itself here
     if _seeds(pair, metric) < 2 or math.isclose(old, new, rel_tol=RELATIVE_TOLERANCE):
         return None
-    spreads = [row.metrics.get(f"sd/{metric}", math.nan) for row in (pair.old, pair.new)]
-    if spreads == [0.0, 0.0]:
+    before, after = (metrics[metric] for metrics in pair.spreads)
+    if before["sd"] == after["sd"] == 0:
         return ()
-    if not all(map(math.isfinite, spreads)):
-        return None
-    samples = (
-        (row.metrics[metric], row.metrics[f"sd/{metric}"], row.metrics[f"n/{metric}"])
-        for row in (pair.old, pair.new)
-    )
-    low, high = seed_statistics.difference_interval(*samples)
-    return (low, high) if low > 0 or high < 0 else None
+    interval = seed_statistics.difference(before, after)
+    return interval if interval and (interval[0] > 0 or interval[1] < 0) else None
 
 
 def _code_changes(pairs: Sequence[Pair]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pipelines.data import datasets
 from pipelines.errors import Diverged, Pruned, Unavailable, UserError
-from pipelines.recipes import checks, lr
+from pipelines.recipes import catalog, checks, lr
 from pipelines.recipes.recipe import Recipe
 from pipelines.running import training_page
 from pipelines.running.existing import (
@@ -77,9 +77,11 @@ def run(
         job = prepare(recipe, run_options.machines, watch.validate_every if watch else None)
         if isinstance(found, Resume):
             print(found, file=sys.stderr)
-        about = {"recipe": recipe.name, "source": recipe.source, "device": job.device}
+        said = catalog.title(recipe)
+        about = {"recipe": recipe.name, "source": recipe.source, store.TITLE: said}
+        about["device"] = job.device
         with tracked_run.track(
-            title or f"{recipe.name} seed {recipe.seed}",
+            title or f"{said}, seed {recipe.seed}",
             experiment=EXPERIMENT,
             kind=kind,
             params=recipe.flat(),

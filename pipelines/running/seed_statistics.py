@@ -1,5 +1,7 @@
 """Statistics over seeds: mean, deviation, intervals, and how they are written."""
 
+import csv
+import io
 import math
 from collections.abc import Mapping, Sequence
 from statistics import mean
@@ -8,6 +10,7 @@ from typing import Any
 CONFIDENCE = 0.95  # level of each one-sided interval
 PREDICTION = 0.95  # level of the two-sided interval for one more run
 DIFFERENCE_LEVEL = 0.95
+STATISTICS = ("mean", "sd", "n", "ci_low", "ci_high")  # of a metric over seeds
 # Quantiles of Student's t come from scipy.special: scipy.stats takes 0.6 s to import.
 
 
@@ -58,7 +61,7 @@ def summarize(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
     return summary
 
 
-def metric_spreads(stored: Mapping[str, float], n: int) -> dict[str, dict[str, float | int | None]]:
+def metric_spreads(stored: Mapping[str, float], n: int) -> dict[str, dict[str, Any]]:
     """Return {metric: {"mean", "sd", "n", "ci_low", "ci_high"}} from what `summarize` returned.
 
     `n` seeds, where the numbers are those of a single run and hold none.
@@ -76,6 +79,28 @@ def metric_spreads(stored: Mapping[str, float], n: int) -> dict[str, dict[str, f
     }
 
 
+def write_table(metrics: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return statistics, as `metric_spreads` has them, as CSV: a metric a row."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["metric", *STATISTICS])
+    writer.writerows(
+        [key, *(metric[each] for each in STATISTICS)] for key, metric in metrics.items()
+    )
+    return text.getvalue()
+
+
+def read_table(text: str) -> dict[str, dict[str, Any]]:
+    """Return the statistics that `write_table` wrote."""
+    return {
+        row["metric"]: {
+            key: (int if key == "n" else float)(row[key]) if row[key] else None
+            for key in STATISTICS
+        }
+        for row in csv.DictReader(io.StringIO(text))
+    }
+
+
 def format_spread(metric: Mapping[str, Any]) -> str:
     """Return `mean ± sd (n)`, rounded to what a reader can use."""
     return f"{format_mean(metric)} (n = {metric['n']})"
@@ -90,11 +115,24 @@ Sample = tuple[float, float, float]
 """Mean, standard deviation, and number of values, 2 or more."""
 
 
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return the interval of the mean of `new` less that of `old`; None where one has no spread.
+
+    Both are of `metric_spreads`.
+    """
+    samples = [(metric["mean"], metric["sd"], metric["n"]) for metric in (old, new)]
+    if any(n < 2 or sd is None or not math.isfinite(mean + sd) for mean, sd, n in samples):
+        return None
+    return difference_interval(*samples)
+
+
 def difference_interval(old: Sample, new: Sample) -> tuple[float, float]:
-    """Return the interval of the mean of `new` less that of `old`; one of the two has a spread."""
+    """Return Welch's interval of the mean of `new` less that of `old`, at DIFFERENCE_LEVEL."""
     from scipy.special import stdtrit
 
-    scale = max(old[1], new[1])  # its square may overflow, or be 0
+    scale = max(old[1], new[1])  # its square may overflow
+    if scale == 0:
+        return new[0] - old[0], new[0] - old[0]
     squares = [((sd / scale) ** 2 / n, n) for _, sd, n in (old, new)]
     total = sum(square for square, _ in squares)
     freedom = total**2 / sum(square**2 / (n - 1) for square, n in squares)

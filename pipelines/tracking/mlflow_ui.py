@@ -17,7 +17,8 @@ from urllib.parse import quote
 
 from pipelines.errors import UserError
 from pipelines.runtime.provenance import digest
-from pipelines.tracking import database, store
+from pipelines.tracking import database, history, store
+from pipelines.tracking.history import Row
 
 MODELS = "workflowType=machine_learning"  # past the page on which the UI opens
 VIEW = "mlflow.sharedViewState."  # begins the tag of a view
@@ -72,8 +73,9 @@ TITLES = {  # what follows an experiment's name, the view, and of which kinds a 
     ", best trials": ("trials", ("trial",)),
 }
 LEARNING = ("val_error_pct", "train_error_pct", "val_loss", "train_loss", "learning_rate")
+ENDS = ("test_error_pct", "best_val_error_pct", "final_train_error_pct", "test_loss")
 Group = tuple[str, str]  # "tag" or "param", and its name
-CURVES = "curves"  # title of a section of charts
+CURVES, NUMBERS = "curves", "numbers"  # titles of sections of charts
 TITLE_CHARS, MANY_CHARTS = 24, 4  # title of a chart of half width; so many have that, anyway
 
 
@@ -251,19 +253,39 @@ def comparison_page(run_ids: Sequence[str], charts: Sequence[Mapping[str, Any]] 
     return f"{address()}/#/compare-runs?{MODELS}&runs={ids}&experiments={experiments}"
 
 
-def learning_curves(run_ids: Sequence[str], tag: str | None = None) -> str:
-    """Return the address, within the UI, of the learning curves of trainings, grouped by a tag.
+def learning_curves(trainings: Sequence[Row]) -> str:
+    """Return the address, within the UI, of learning curves, then of the numbers that they end in.
 
-    Of trainings in several experiments the UI draws every metric, for a view is of one experiment.
+    Trainings that differ in their seed alone are one line in a band. Of trainings in several
+    experiments the UI draws every metric, for a view is of one experiment.
     """
-    run_ids = run_ids[:MAX_LISTED_IDS]
+    run_ids = [row.id for row in trainings][:MAX_LISTED_IDS]
     numbers = _experiments_of(run_ids)
     if len(numbers) > 1:
         query = f"experiments={quote(json.dumps(numbers))}&searchFilter={quote(_listed(run_ids))}"
         query = f"{query}&orderByKey={quote(BY_NAME)}&compareRunsMode=CHART"
         return f"#/compare-experiments/s?{MODELS}&{query}"
-    charts = [learning_chart(curve) for curve in LEARNING]
-    return _runs_chart(numbers[0], run_ids, {CURVES: charts}, [("tag", tag)] if tag else [])
+    recorded = set[str]().union(*(row.metrics for row in trainings))
+    sections = {
+        CURVES: [learning_chart(curve) for curve in LEARNING if curve in recorded],
+        NUMBERS: [bar_chart(number) for number in ENDS if number in recorded],
+    }
+    return _runs_chart(numbers[0], run_ids, sections, _groups(trainings))
+
+
+def _groups(trainings: Sequence[Row]) -> list[Group]:
+    """Return by what trainings that differ in their seed alone are one line: a tag, or parameters.
+
+    The first tag that tells their other settings apart, as no tag of old runs does.
+    """
+    settings = [frozenset(history.without_seed(row.params).items()) for row in trainings]
+    for tag in (store.ARM, store.TITLE, "recipe"):
+        values = [row.tags.get(tag) for row in trainings]
+        pairs = set(zip(values, settings, strict=True))
+        if None not in values and len(set(values)) == len(set(settings)) == len(pairs):
+            return [("tag", tag)]
+    differing = history.differing_keys([history.without_seed(row.params) for row in trainings])
+    return [("param", key) for key in differing]
 
 
 def _runs_chart(

@@ -24,6 +24,7 @@ from pipelines.tracking import database
 from pipelines.tracking.database import MADE_BY, SQLITE, database_path
 
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # tags that the UI reads
+TITLE = "title"  # tag of a training: its recipe and what it changes of it, the same for all seeds
 ARM = "arm"  # tag of a training: what a claim calls it, the same for all seeds
 RUN_AS = "run_as"  # tag of a training that a person started by name: name and scale
 RESULT = "result"  # tag: the numbers that count, in one line

@@ -198,19 +198,5 @@ def chart_links(
         groups = [("param", key) for key in axes] or [("tag", "claim")]
         found["The curves of its settings"] = mlflow_ui.children_chart(run_id, charts, groups)
     if rows := history.trainings_of(run_id) if stated.trains else []:
-        curves = mlflow_ui.learning_curves([row.id for row in rows], _group(rows))
-        found["The learning curves of its trainings"] = curves
+        found["The learning curves of its trainings"] = mlflow_ui.learning_curves(rows)
     return found
-
-
-def _group(rows: Sequence[history.Row]) -> str | None:
-    """Return the tag by which trainings that differ in their seed alone are one line.
-
-    None where no tag tells their other settings apart.
-    """
-    settings = [frozenset(history.without_seed(row.params).items()) for row in rows]
-    for tag in (store.ARM, "recipe"):
-        values = [row.tags.get(tag) for row in rows]
-        if len(set(values)) == len(set(settings)) == len(set(zip(values, settings, strict=True))):
-            return None if None in values else tag
-    return None
