@@ -162,12 +162,19 @@ def reference(json: bool = False) -> None:
 
 
 @app.command
-def compare(runs: tyro.conf.Positional[tuple[str, ...]], json: bool = False) -> None:
-    """Show in which parameters and metrics runs differ. A run is named by its id, the beginning of
-    it, or its name, of which the newest is taken."""
+def compare(
+    runs: tyro.conf.Positional[tuple[str, ...]], out: Path | None = None, json: bool = False
+) -> None:
+    """Compare runs: numbers, differences with their intervals, settings, and a link to the learning
+    curves. A run is named by its id, the beginning of it, or its name, of which the newest is
+    taken. --out FILE.png (or .svg, .pdf) draws the curves: means over seeds, in bands."""
     from pipelines.results import comparison
 
-    print_answer(comparison.compare(runs), json, comparison.print_comparison)
+    document = comparison.compare(runs)
+    if out:
+        comparison.write_figure(comparison.find_runs(runs), out)
+        document["figure"] = str(out)
+    print_answer(document, json, comparison.print_comparison)
 
 
 @app.command

@@ -10,7 +10,8 @@ from pipelines.measurement.claim_view import INTERVAL, OUTCOME, ClaimView
 from pipelines.measurement.quotation import SEPARATOR
 from pipelines.measurement.verdict import AFFIRMED, DENIED, SMALLER_SCALE
 from pipelines.recipes import catalog
-from pipelines.results import scoreboard
+from pipelines.results import frames, scoreboard
+from pipelines.running.seed_statistics import format_mean
 from pipelines.runtime.durations import format_duration
 from pipelines.runtime.plain_table import plain_table
 from pipelines.tracking import history, mlflow_ui
@@ -121,14 +122,17 @@ def show_training(document: Mapping[str, Any]) -> None:
         print(FOUND)
     keys = sorted(metrics, key=lambda key: not key.startswith("test_"))
     rows = [
-        {"": key, "measured": f"{m['mean']:,.6g}{spread}"}
+        {"": key, "measured": format_mean(metrics[key])}
         | ({"reported": f"{reported[key]:g}" if key in reported else ""} if reported else {})
         for key in keys
-        for m in [metrics[key]]
-        for spread in ["" if m["sd"] is None else f" ± {m['sd']:.2g} (n = {m['n']})"]
     ]
     print_numbers(rows)
-    print(f"Its curves and its model, {SERVED}\n{mlflow_ui.run_page(document['run_id'])}")
+    if several:
+        found = frames.trainings(history.row(document["run_id"]))
+        curves = f"{mlflow_ui.address()}/{mlflow_ui.learning_curves(found)}"
+        print(f"The learning curves of its seeds, mean and band, {SERVED}\n{curves}")
+        print("Beside those of another run: python -m pipelines compare RUN RUN")
+    print(f"Its page, {SERVED}\n{mlflow_ui.run_page(document['run_id'])}")
 
 
 def show_sweep(document: Mapping[str, Any]) -> None:

@@ -53,11 +53,12 @@ def _changes(recipe: Recipe, base: Recipe) -> list[str]:
     start = base.override(**named).flat()  # arguments are compared with the defaults of these
     changed = [key for key, value in settings.items() if value != start.get(key)]
     changed += [key for key in named if settings[key] != before[key]]
-    together = {"schedule", "learning_rate"}
-    words = [f"{recipe.schedule} {recipe.learning_rate:g}"] if together & {*changed} else []
-    for key in changed:
-        if key in {"seed", *together} or (key in LENGTHS and settings[key] == "null"):
-            continue
+    words = []
+    if (is_other := "schedule" in changed) or "learning_rate" in changed:
+        words.append(f"{recipe.schedule if is_other else 'rate'} {recipe.learning_rate:g}")
+    said = {"seed", "schedule", "learning_rate"}
+    said |= {key for key in LENGTHS if settings[key] == "null"}  # the other one is set
+    for key in (key for key in changed if key not in said):
         option, value = key.rpartition(".")[2].replace("_", " "), settings[key]
         plain = re.sub(r'[][",]', "", value).replace("null", "none")
         words.append({"true": option, "false": f"no {option}"}.get(value, f"{option} {plain}"))

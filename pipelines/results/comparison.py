@@ -1,53 +1,99 @@
-"""Runs side by side: the parameters and the metrics in which they differ."""
+"""Runs side by side: learning curves, numbers with what is noise, and settings that differ."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import UserError, unknown
+from pipelines.results import frames
+from pipelines.running import seed_statistics, seeds
 from pipelines.tracking import history, mlflow_ui, tracked_run
 from pipelines.tracking.history import Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MIN_ID_LETTERS = 4  # letters of an id that name a run
 MISSING = "-"
 MAX_CHARTS = 12  # a comparison has so many charts of curves, and as many of numbers
 MAX_VALUE_LETTERS = 40  # longer values are cut in the terminal
+TRAININGS = ("training", seeds.KIND)  # kinds of runs that have learning curves
+FIRST = ("val_error_pct", "test_error_pct", "best_val_error_pct", "val_loss", "test_loss")
 
 
 def compare(names: Sequence[str]) -> dict[str, Any]:
     """Return where the runs of these names differ, in this order; `difference` is from the first.
 
     A name is an id here or where the run was measured, the beginning of one, or a run's name, of
-    which the newest is taken. Metrics are the latest values; of those over seeds the deviation and
-    number stand beside the mean.
+    which the newest is taken. Metrics are the latest values; of a run over seeds they are means,
+    with deviation and number beside them, and `interval` is the 95 % Welch interval of the
+    difference: None where one of the two has no spread, as a single run has none.
     """
-    if len(names) < 2:
-        raise UserError(
-            f"A comparison needs at least two runs. Received: {len(names)}. Name two or more, by "
-            "their ids or names."
-        )
-    recorded = history.outlines()
-    rows = [find_run(name, recorded) for name in names]
+    rows = find_runs(names)
     differing = sorted(history.differing_keys([row.params for row in rows]))
+    spreads = [seeds.spreads(row) for row in rows]
     return {
         "runs": [
             {"run_id": r.id, "name": r.name, "status": r.status, "source": r.tags.get("source")}
             for r in rows
         ],
-        "page": mlflow_ui.comparison_page([row.id for row in rows], _charts(rows)),
+        "page": _page(rows),
         "params": {key: [row.params.get(key) for row in rows] for key in differing},
         "equal_params": len(_keys(r.params for r in rows)) - len(differing),
         "metrics": {
-            key: {
-                "values": values,
-                "sd": [row.metrics.get(f"sd/{key}") for row in rows],
-                "n": [row.metrics.get(f"n/{key}") for row in rows],
-                "difference": [None if None in (v, values[0]) else v - values[0] for v in values],  # type: ignore[operator]
-            }
-            for key in _keys(r.metrics for r in rows)
-            if "/" not in key
-            for values in [[row.metrics.get(key) for row in rows]]
+            key: _compare_metric([metrics.get(key) for metrics in spreads])
+            for key in sorted(_keys(spreads), key=lambda key: key not in FIRST)
         },
     }
+
+
+def find_runs(names: Sequence[str]) -> list[Row]:
+    """Return the runs of these names, two or more."""
+    if not 2 <= len(names) <= len(ascii_uppercase):
+        raise UserError(
+            f"A comparison takes 2 to {len(ascii_uppercase)} runs. Received: {len(names)}. Name "
+            "them by their ids or names."
+        )
+    recorded = history.outlines()
+    return [find_run(name, recorded) for name in names]
+
+
+def _compare_metric(metrics: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+    """Return one number of every run, and how it differs from that of the first."""
+    first, n = metrics[0], [metric and metric["n"] for metric in metrics]
+    return {
+        "values": [metric and metric["mean"] for metric in metrics],
+        "sd": [metric and metric["sd"] for metric in metrics],
+        "n": n if any(each and each > 1 for each in n) else [None for _ in n],
+        "difference": [
+            metric["mean"] - first["mean"] if metric and first else None for metric in metrics
+        ],
+        "interval": [
+            seed_statistics.difference(first, metric) if i and metric and first else None
+            for i, metric in enumerate(metrics)
+        ],
+    }
+
+
+def trainings(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return by the name of a run the trainings behind it; empty unless all runs have some."""
+    found = {}
+    for row in rows:
+        below = frames.trainings(row) if row.tags.get("kind") in TRAININGS else []
+        if not below:
+            return {}
+        found[row.name if row.name not in found else f"{row.name} ({row.id[:8]})"] = below
+    return found
+
+
+def _page(rows: Sequence[Row]) -> str:
+    """Return the address of the learning curves, grouped by setting, else of charts of the runs."""
+    if found := trainings(rows):
+        flat = {each.id: each for each in itertools.chain(*found.values())}
+        return f"{mlflow_ui.address()}/{mlflow_ui.learning_curves([*flat.values()])}"
+    return mlflow_ui.comparison_page([row.id for row in rows], _charts(rows))
 
 
 def _charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -88,30 +134,84 @@ def find_run(name: str, rows: Sequence[Row]) -> Row:
     raise unknown("A run", name, names, shown_by)
 
 
-def print_comparison(document: Mapping[str, Any]) -> None:
-    """Print the comparison, a column a run."""
-    from rich.console import Console
-    from rich.table import Table
+def draw(rows: Sequence[Row]) -> "Figure":
+    """Return the learning curves of runs: of each the mean over its seeds, in a band of them all.
 
-    runs = [f"{run['name']}\n{run['run_id'][:8]}" for run in document["runs"]]
-    params = Table("parameter", *runs, caption=f"{document['equal_params']} others are equal")
+    Raise UserError where one of them is no training.
+    """
+    found = trainings(rows)
+    if not found:
+        raise UserError(
+            "A picture of a comparison is of trainings, or of runs of a recipe over seeds. "
+            f"Received: {', '.join(row.name for row in rows)}. Open the link of `compare` instead."
+        )
+    return frames.draw_bands(
+        {
+            name: frames.curves_of(frames.table_of(below), frames.COMPARED)
+            for name, below in found.items()
+        }
+    )
+
+
+def write_figure(rows: Sequence[Row], out: Path) -> None:
+    """Write the picture of a comparison into a file, of the kind that its name says."""
+    picture = draw(rows)
+    known = sorted(picture.canvas.get_supported_filetypes())
+    if out.suffix.removeprefix(".") not in known:
+        raise unknown("The ending of a picture's name", out.suffix or out.name, known)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    picture.savefig(out)
+
+
+def print_comparison(document: Mapping[str, Any]) -> None:
+    """Print the runs, the numbers and their differences, the settings that differ, and a link."""
+    from rich.console import Console
+
+    from pipelines.runtime.plain_table import plain_table
+
+    console, letters = Console(highlight=False), ascii_uppercase[: len(document["runs"])]
+    for letter, run in zip(letters, document["runs"], strict=True):
+        console.print(f"{letter}  {run['name']} ({run['run_id'][:8]})", soft_wrap=True)
+    numbers = plain_table("", *letters)
+    for key, metric in document["metrics"].items():
+        numbers.add_row(key, *(_cell(metric, i) for i in range(len(letters))))
+    differences = plain_table("", "difference", "95 % interval", "")
+    for key in (key for key in FIRST if key in document["metrics"]):
+        for i, letter in [*enumerate(letters)][1:]:
+            if row := _describe_difference(document["metrics"][key], i):
+                differences.add_row(f"{key}, {letter} - A", *row)
+    params = plain_table("", *letters)
     for key, values in document["params"].items():
         whole = [MISSING if value is None else value for value in values]
         n = MAX_VALUE_LETTERS
         params.add_row(key, *(each if len(each) <= n else f"{each[:n]}..." for each in whole))
-    metrics = Table("metric", *runs)
-    for key, metric in document["metrics"].items():
-        metrics.add_row(key, *(_cell(metric, i) for i in range(len(runs))))
-    for table in (params, metrics):
-        Console().print(table if table.row_count else f"No {table.columns[0].header}s differ.")
-    print(f"In the UI: {document['page']}")
+    for table in (numbers, differences, params):
+        if table.row_count:
+            console.print()
+            console.print(table)
+    equal = document["equal_params"]
+    said = f"{equal} other parameters are equal" if document["params"] else "No parameters differ"
+    print(f"{said}.\n\nTheir curves, while `python -m pipelines ui` runs:\n{document['page']}")
+
+
+def _describe_difference(metric: Mapping[str, Any], i: int) -> tuple[str, str, str] | None:
+    """Return the difference of a run from the first, its interval, and whether it is noise."""
+    difference, interval = metric["difference"][i], metric["interval"][i]
+    if difference is None:
+        return None
+    if interval is None:
+        return f"{difference:+.3g}", "none: one seed", "cannot be told from noise"
+    low, high = interval
+    is_noise = low <= 0 <= high
+    return (
+        f"{difference:+.3g}",
+        f"{low:+.3g} to {high:+.3g}",
+        "within noise" if is_noise else "more than noise",
+    )
 
 
 def _cell(metric: Mapping[str, Any], i: int) -> str:
-    """Return `7.1 ± 0.2 (n = 5)  +0.72`: the value, and its difference from the first run's."""
-    value, sd, n, difference = (metric[k][i] for k in ("values", "sd", "n", "difference"))
-    if value is None:
+    """Return `7.1 ± 0.2`, the mean and the deviation over seeds, or the value alone."""
+    if metric["values"][i] is None:
         return MISSING
-    number = f" (n = {n:.0f})" if n else ""
-    spread = f" ± {sd:.2g}{number}" if sd else ""
-    return f"{value:.4g}{spread}" + (f"  {difference:+.3g}" if i and difference else "")
+    return seed_statistics.format_mean({"mean": metric["values"][i], "sd": metric["sd"][i]})

@@ -1,7 +1,7 @@
 """Recorded runs as pandas tables, and the learning curves of trainings drawn from one."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import UserError
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+COMPARED = ("val_error_pct", "train_error_pct", "val_loss", "train_loss")  # the first two
 DRAWN = ("batch_loss", "val_error_pct", "val_loss")  # the first two that a training has
 
 
@@ -105,4 +106,34 @@ def draw_curves(table: "pd.DataFrame") -> "Figure":
             axes.plot(curve["step"], curve["value"], label=name)
         axes.set(xlabel="step", ylabel=metric)
         axes.legend(fontsize=8)
+    return picture
+
+
+def draw_bands(tables: "Mapping[str, pd.DataFrame]") -> "Figure":
+    """Return learning curves of several settings, each the mean of its seeds.
+
+    `tables` are the curves of a setting's seeds by its name. The band of a mean goes from the least
+    to the largest of the seeds, at the steps that all of them have.
+    """
+    from matplotlib.figure import Figure
+
+    recorded = [set(table["metric"]) for table in tables.values()]
+    shown = [metric for metric in COMPARED if all(metric in each for each in recorded)][:2]
+    if not shown:
+        raise UserError(
+            "A picture needs learning curves that all runs have. Received: none of "
+            f"{', '.join(COMPARED)}. Compare trainings of one kind."
+        )
+    picture = Figure(figsize=(10, 4.5), layout="constrained")
+    for axes, metric in zip(picture.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+        for name, table in tables.items():
+            points = table[table["metric"] == metric]
+            seeds = points.pivot_table(index="step", columns="run_id", values="value").dropna()
+            axes.plot(seeds.index, seeds.mean(axis=1), label=name)
+            if seeds.shape[1] > 1:
+                axes.fill_between(seeds.index, seeds.min(axis=1), seeds.max(axis=1), alpha=0.2)
+        axes.set(xlabel="step", ylabel=metric, yscale="log" if "loss" in metric else "linear")
+    lines, names = axes.get_legend_handles_labels()
+    about = "means over seeds, in bands from the least to the largest"
+    picture.legend(lines, names, loc="outside lower center", title=about, fontsize=9)
     return picture

@@ -107,8 +107,24 @@ def format_spread(metric: Mapping[str, Any]) -> str:
 
 
 def format_mean(metric: Mapping[str, Any]) -> str:
-    """Return `mean ± sd`, so rounded."""
-    return f"{metric['mean']:.4g}" + (f" ± {metric['sd']:.2g}" if metric["sd"] else "")
+    """Return `432 ± 180` or `0.468 ± 0.037`: the mean to the second digit of the deviation.
+
+    Of a deviation below a millionth of the mean both are rounded alone, as is a mean without one.
+    """
+    mean, sd = metric["mean"], metric["sd"]
+    if not sd or not math.isfinite(sd) or not math.isfinite(mean):
+        return format_number(mean)
+    first = math.floor(math.log10(float(f"{sd:.1e}")))  # place of the first digit of the deviation
+    size = max(abs(mean), sd)
+    if not 1e-6 * size < sd or not 1e-4 <= size < 1e7:
+        return f"{mean:.4g} ± {sd:.2g}"
+    places = max(0, 1 - first)
+    return f"{mean:,.{places}f} ± {round(sd, 1 - first):,.{places}f}"
+
+
+def format_number(value: float) -> str:
+    """Return a number to four digits, a large one to its units: `0.4678`, `5.037`, `115,272`."""
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 Sample = tuple[float, float, float]

@@ -11,7 +11,7 @@ import keras_models
 from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.recipes import lr
-from pipelines.recipes.catalog import get_recipe
+from pipelines.recipes.catalog import get_recipe, title
 from pipelines.recipes.recipe import LABELS, LATER, Recipe
 
 TINY = Recipe(
@@ -349,3 +349,27 @@ def test_what_no_flag_can_say_is_one_sentence(changes: dict[str, Any], received:
     base = get_recipe("allconv-digits")
     with pytest.raises(UserError, match=f"argument that the recipe has. Received: {received}"):
         base.override(**changes).flags(base)
+
+
+@pytest.mark.parametrize(
+    ("scale", "changes", "said"),
+    [
+        ("cpu", {}, "allconv-digits"),
+        ("cpu", {"seed": 3}, "allconv-digits"),
+        ("smoke", {}, "allconv-digits smoke"),
+        ("cpu", {"schedule": "cosine", "learning_rate": 0.1}, "allconv-digits cosine 0.1"),
+        ("cpu", {"schedule": "cosine"}, "allconv-digits cosine 0.05"),
+        ("cpu", {"learning_rate": 0.2}, "allconv-digits rate 0.2"),
+        ("cpu", {"epochs": 3}, "allconv-digits epochs 3.0"),
+        ("cpu", {"model": "mlp", "data": "mnist"}, "allconv-digits model mlp, data mnist"),
+        (
+            "smoke",
+            {"model_args": {"widths": (4, 8, 16)}, "augment": True, "validation": False},
+            "allconv-digits smoke, widths 4 8 16, no validation, augment",
+        ),
+    ],
+)
+def test_a_title_says_what_is_changed_of_the_recipe(
+    scale: str, changes: dict[str, object], said: str
+) -> None:
+    assert title(get_recipe("allconv-digits", scale).override(**changes)) == said

@@ -93,7 +93,7 @@ def test_both_say_of_every_claim_what_was_measured(
     measured: dict[str, Any], tmp_path: Path
 ) -> None:
     ratio = measured["metrics"]["ratio"]
-    said = f"ratio {ratio['mean']:.4g} ± {ratio['sd']:.2g} (n = {ratio['n']})"
+    said = f"ratio {format_spread(ratio)}"
     for file in ("RESULTS.md", "results.html"):
         text = (tmp_path / file).read_text()
         assert said in text

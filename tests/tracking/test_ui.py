@@ -121,7 +121,9 @@ def test_a_claim_s_page_overlays_its_trainings_arm_by_arm(home: Path, digits: Pa
     assert arms.keys() == {"identity", "plain"}
     assert arms["plain"].info.run_id == reused
     assert arms["identity"].info.run_name.startswith("identity seed 0")  # the UI cuts long names
-    drawn = {key for card in state["compareRunCharts"] for key in card["selectedMetricKeys"]}
+    cards = state["compareRunCharts"]
+    drawn = {key for card in cards for key in card.get("selectedMetricKeys", ())}
+    assert cards[0]["metricKey"] == "val_error_pct"
     assert all(drawn & each.data.metrics.keys() for each in shown)
     assert not any(key.startswith("system/") for each in shown for key in each.data.metrics)
     page = arms["identity"].data.tags[store.NOTE]
@@ -134,7 +136,7 @@ def test_a_view_holds_as_many_runs_as_it_may(home: Path) -> None:
     for _ in range(mlflow_ui.MAX_LISTED_IDS + 1):
         created = store.client().create_run(store.experiment(store.uri(), "test"))
         ids.append(created.info.run_id)
-    state = view(mlflow_ui.learning_curves(ids, store.ARM))
+    state = view(mlflow_ui.learning_curves([*map(history.row, ids)]))
     found = store.client().search_runs(
         [store.experiment(store.uri(), "test")], state["searchFilter"]
     )
@@ -194,7 +196,7 @@ def test_the_comparison_names_runs_and_experiments(home: Path) -> None:
     link = mlflow_ui.comparison_page(ids, [mlflow_ui.bar_chart("error")])
     query = parse_qs(link.partition("?")[2])
     assert query["workflowType"] == ["machine_learning"]
-    curves = parse_qs(mlflow_ui.learning_curves(ids).partition("?")[2])
+    curves = parse_qs(mlflow_ui.learning_curves([*map(history.row, ids)]).partition("?")[2])
     assert all(each in curves["searchFilter"][0] for each in ids)
     assert json.loads(query["runs"][0]) == ids
     assert len(json.loads(query["experiments"][0])) == 2
