@@ -12,8 +12,10 @@ It does what the command line does, and records the same runs in the same place:
 A mistake raises UserError, whose sentence says what is wrong and what to do.
 """
 
+import contextlib
 import dataclasses
 import html
+import io
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +30,7 @@ from pipelines.measurement.claim_view import ROWS, ClaimView
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes import catalog, checks
 from pipelines.recipes.recipe import Recipe
-from pipelines.results import frames
+from pipelines.results import comparison, frames
 from pipelines.results import scoreboard as board
 from pipelines.results.evidence import bundles
 from pipelines.running.existing import PER_STEP, select_final
@@ -147,6 +149,17 @@ def runs(kind: str | None = None, **tags: str) -> "pd.DataFrame":
             raise unknown(f"A {key}", tags[key], choices, LISTED_BY)
     wanted = tags | ({"kind": kind} if kind else {})
     return frames.table_of(history.rows_with_evidence(wanted.pop("status", None), **wanted))
+
+
+def compare(*runs: "str | Result") -> "Comparison":
+    """Compare recorded runs, named by results, ids or names, with the first of them.
+
+        a = api.run("allconv-digits", seeds=3)
+        b = api.run("allconv-digits", seeds=3, schedule="cosine")
+        api.compare(a, b).figure()
+    """
+    names = [each.run_id if isinstance(each, Result) else each for each in runs]
+    return Comparison(comparison.compare(names))
 
 
 def curves(
@@ -304,6 +317,41 @@ class Result:
             *([f"quoted: {quoted}"] if (quoted := view.text("as printed")) else []),
             f"run {self.run_id}",
         ]
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Runs beside each other; printed, it says what `python -m pipelines compare` says."""
+
+    document: Mapping[str, Any]
+    """The whole answer, as `compare --json` prints it."""
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a row a metric and run: mean, sd, n, and the difference from the first run.
+
+        `low` and `high` are the ends of its 95 % Welch interval, NaN where a run has one seed.
+        """
+        import pandas as pd
+
+        keys = ("values", "sd", "n", "difference", "interval")
+        rows = [
+            [metric, run["name"], *rest, *(interval or (None, None))]
+            for metric, columns in self.document["metrics"].items()
+            for run, *rest, interval in zip(
+                self.document["runs"], *(columns[key] for key in keys), strict=True
+            )
+        ]
+        columns = ["metric", "run", "mean", "sd", "n", "difference", "low", "high"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def figure(self) -> "Figure":
+        """Return the learning curves: of each run the mean over its seeds, in a band of them."""
+        return comparison.draw([history.row(run["run_id"]) for run in self.document["runs"]])
+
+    def __repr__(self) -> str:
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            comparison.print_comparison(self.document)
+        return said.getvalue()
 
 
 def _change(name: str, settings: Any, changes: Mapping[str, Any]) -> Any:

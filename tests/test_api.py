@@ -61,6 +61,21 @@ def test_what_is_recorded_is_read_back_as_tables(home: Path) -> None:
     assert set(api.curves(ids).run_id) == set(ids)
 
 
+def test_results_are_compared_with_the_first(home: Path, digits: Path) -> None:
+    results = [
+        api.run("mlp-digits", "smoke", seeds=2, steps=6, learning_rate=rate) for rate in (0.01, 0.1)
+    ]
+    found = api.compare(*results)
+    table = found.to_frame().set_index(["metric", "run"]).loc["val_error_pct"]
+    means = [each.metrics["val_error_pct"]["mean"] for each in results]
+    assert list(table["mean"]) == means
+    assert list(table["difference"]) == [0, means[1] - means[0]]
+    assert list(table["low"].isna()) == [True, False]
+    assert found.figure().axes[0].get_ylabel() == "val_error_pct"
+    assert "mlp-digits smoke, rate 0.1, steps 6, 2 seeds" in repr(found)
+    assert api.compare(*(each.run_id for each in results)).document == found.document
+
+
 def test_a_recipe_gives_a_row_a_seed_and_learning_curves(home: Path, digits: Path) -> None:
     result = api.run("mlp-digits", "smoke", seeds=2, steps=6, learning_rate=0.02, width=16)
     assert result.verdict is None
