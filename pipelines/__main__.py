@@ -216,7 +216,7 @@ def register(
 @app.command
 def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
     """Serve the MLflow UI on the store's runs, or name the server that does."""
-    from pipelines.results import reference_runs
+    from pipelines.results import reference_runs, standing
     from pipelines.results.evidence import bundles
     from pipelines.tracking import mlflow_ui, recovery, store
 
@@ -226,6 +226,7 @@ def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
     bundles.import_if_own()
     if any(map(store.is_ours, store.client().search_experiments())):
         reference_runs.write()  # into a store of others they go by `reference` alone
+        standing.mark()
     addresses = mlflow_ui.links(mlflow_ui.address(host, port))
     width = max(map(len, addresses), default=0)
     for title, link in addresses.items():

@@ -154,9 +154,9 @@ def runs(kind: str | None = None, **tags: str) -> "pd.DataFrame":
 def compare(*runs: "str | Result") -> "Comparison":
     """Compare recorded runs, named by results, ids or names, with the first of them.
 
-        a = api.run("allconv-digits", seeds=3)
-        b = api.run("allconv-digits", seeds=3, schedule="cosine")
-        api.compare(a, b).figure()
+    a = api.run("allconv-digits", seeds=3)
+    b = api.run("allconv-digits", seeds=3, schedule="cosine")
+    api.compare(a, b).figure()
     """
     names = [each.run_id if isinstance(each, Result) else each for each in runs]
     return Comparison(comparison.compare(names))

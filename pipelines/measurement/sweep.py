@@ -197,6 +197,8 @@ def _measure_and_record(
             plan.claim.require(name)
     earlier_s = float(history.row(resume).tags.get(BUSY_S, 0)) if resume else 0.0
     started = time.perf_counter() - earlier_s
+    standing = store.YOURS if plan.is_as_stated else store.UNCOUNTED
+    stands = {store.STANDING: f"{plan.name} {standing}"} if plan.kind == "claim" else {}
     with tracked_run.track(
         page.run_name(plan),
         experiment=plan.claim.family,
@@ -204,6 +206,7 @@ def _measure_and_record(
         params=plan.params,
         tags={
             **tags,
+            **stands,
             cells.CELL_CODE: plan.code,
             "claim": plan.name,
             "source": plan.claim.source,

@@ -90,7 +90,7 @@ def build_reference(row: Reported) -> Reference:
         "citation": "; from ".join(citation for citation, _ in row.places),
         "where": "; from ".join(where for _, where in row.places),
         "n": str(row.n or NOT_STATED),
-        store.RESULT: "; ".join(f"{key} {value:.10g}" for key, value in metrics.items()),
+        store.RESULT: "; ".join(f"{key} {value:,.10g}" for key, value in metrics.items()),
         store.NOTE: note(row, metrics),
         **recipe,
     }
@@ -134,7 +134,7 @@ def note(row: Reported, metrics: Mapping[str, float]) -> str:
             f"Reported in {first}.",
             *(f"From {other}." for other in others),
             f"Setting: {row.setting}. Runs behind each number: {row.n or NOT_STATED}.",
-            "\n".join(f"- `{key}` {value:.10g}" for key, value in metrics.items()),
+            "\n".join(f"- `{key}` {value:,.10g}" for key, value in metrics.items()),
             f"Measured by `python -m pipelines run {row.name}{scale}`.",
         ]
     )

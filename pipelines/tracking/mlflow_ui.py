@@ -27,8 +27,7 @@ DESCRIPTIONS = {  # the experiments: one a family of claims, and what serves the
     "linear theory": "Claims about linear networks with identity shortcuts: every run is a claim "
     "or a sweep, with the bound beside what was measured. The runs below a sweep are its settings.",
     "trained networks": "Claims about trained networks, the recipes they train, and what the "
-    "papers report (tag `source` is `paper`). Runs over seeds have means, sd/, n/, ci_low/, "
-    "ci_high/.",
+    "papers report (tag `source` is `paper`).",
     "two-layer ReLU networks": "Claims about networks with one hidden layer, and what LY report.",
     "tuning": "Learning-rate studies: the runs below each are its trials. Of a trial, "
     "`val_error_pct` is the last value, `best_val_error_pct` the best of its training.",
@@ -37,13 +36,17 @@ DESCRIPTIONS = {  # the experiments: one a family of claims, and what serves the
     "can fit.",
     "benchmarks": "Ratios of times, measured side by side in one process.",
 }
-CLAIMS = (*(f"tags.`{tag}`" for tag in ("verdict", "scale", store.RESULT)), "metrics.`wall_s`")
+STANDING = (f"tags.`{store.STANDING}`",)
+CLAIMS = (
+    *(f"tags.`{tag}`" for tag in ("verdict", "seeds", store.RESULT, "scale")),
+    "metrics.`wall_s`",
+)
 PROVENANCE = tuple(f"tags.`{tag}`" for tag in ("origin", "source"))
 COLUMNS = {  # the table of runs shows these, by experiment, in this order
     "trained networks": (
         *CLAIMS,
-        *(f"metrics.`{key}`" for key in ("test_error_pct", "sd/test_error_pct")),
-        *("params.`schedule`", "params.`learning_rate`", *PROVENANCE),
+        *("metrics.`test_error_pct`", "params.`schedule`", "params.`learning_rate`"),
+        *PROVENANCE,
     ),
     "tuning": (
         *("params.`schedule`", "params.`learning_rate`"),
@@ -56,8 +59,10 @@ COLUMNS = {  # the table of runs shows these, by experiment, in this order
         for tag in ("state", "exit_code", "job", "tick", "attempt", "failure", "command")
     ),
 }
+RUN_NAME = "attributes.`Run Name`"
 WIDTHS = {  # columns that are not 100 wide
-    **{"tags.`verdict`": 110, "tags.`scale`": 70, f"tags.`{store.RESULT}`": 330},
+    **{RUN_NAME: 330, f"tags.`{store.STANDING}`": 300, "tags.`seeds`": 60},
+    **{"tags.`verdict`": 130, "tags.`scale`": 70, f"tags.`{store.RESULT}`": 420},
     **{"params.`schedule`": 80, "params.`learning_rate`": 90, "metrics.`val_error_pct`": 110},
     **{"metrics.`best_val_error_pct`": 140, "tags.`exit_code`": 80, "tags.`tick`": 200},
 }
@@ -65,11 +70,13 @@ BY_NAME = "tags.`mlflow.runName`"
 NO_SETTINGS = "tags.kind != 'setting'"  # a sweep has thousands of runs below it
 VIEWS = {  # of the table: which runs, in which order, ascending or not
     "newest": (NO_SETTINGS, "attributes.start_time", False),
-    "claims": (f"{NO_SETTINGS} and tags.kind != 'training'", "tags.`claim`", True),
+    "claims": (f"tags.`{store.STANDING}` != ''", f"tags.`{store.STANDING}`", True),
+    "papers": (f"tags.`{store.PAPERS_ALONE}` != ''", f"tags.`{store.PAPERS_ALONE}`", True),
     "trials": ("tags.kind = 'trial'", "metrics.`val_error_pct`", True),
 }
 TITLES = {  # what follows an experiment's name, the view, and of which kinds a run must be there
-    ", by claim": ("claims", ("reference", "claim")),
+    ", by claim": ("claims", ("claim",)),
+    ", reported and not run here": ("papers", ("reference",)),
     ", best trials": ("trials", ("trial",)),
 }
 LEARNING = ("val_error_pct", "train_error_pct", "val_loss", "train_loss", "learning_rate")
@@ -124,7 +131,10 @@ def best_link(addresses: Mapping[str, str]) -> str:
 def _write_table(number: str, name: str, key: str) -> str:
     """Keep one of VIEWS in an experiment, with its columns; return its address in the UI."""
     columns = COLUMNS.get(name.removesuffix(store.OURS), (*CLAIMS, *PROVENANCE))
-    state = {"selectedColumns": columns, "columnOrder": columns, "columnWidths": WIDTHS}
+    if key == "claims":
+        columns = (*STANDING, *CLAIMS, *PROVENANCE)
+    order = [RUN_NAME, *columns]  # a width is taken of columns in this list alone
+    state = {"selectedColumns": columns, "columnOrder": order, "columnWidths": WIDTHS}
     return _write_view(number, key, _table_state(*VIEWS[key]) | state)
 
 

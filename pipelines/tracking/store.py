@@ -27,6 +27,10 @@ PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # tags that the UI r
 TITLE = "title"  # tag of a training: its recipe and what it changes of it, the same for all seeds
 ARM = "arm"  # tag of a training: what a claim calls it, the same for all seeds
 RUN_AS = "run_as"  # tag of a training that a person started by name: name and scale
+STANDING = "standing"  # tag of a claim's run: the claim, and whether the run counts; sorts them
+# How the runs of a claim stand to each other, in this order.
+YOURS, PROJECTS, PAPERS, UNCOUNTED = "1 yours", "2 project", "3 reported", "4 does not count"
+PAPERS_ALONE = "papers_alone"  # tag of papers' numbers of a claim that has no run here: the claim
 RESULT = "result"  # tag: the numbers that count, in one line
 REUSED = "reused"  # begins tags that name, by their ids, the trainings of other runs
 STUDIED = "studied"  # begins tags that name the studies that a claim's cells come from

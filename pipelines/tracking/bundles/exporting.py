@@ -28,8 +28,19 @@ from pipelines.tracking.bundles.shape import (
     validate,
 )
 from pipelines.tracking.history import LARGEST_FLOAT
-from pipelines.tracking.store import ORIGIN, OWNER, PARENT, PROJECT, REUSED, STUDIED, read_links
+from pipelines.tracking.store import (
+    ORIGIN,
+    OWNER,
+    PAPERS_ALONE,
+    PARENT,
+    PROJECT,
+    REUSED,
+    STANDING,
+    STUDIED,
+    read_links,
+)
 
+HERE = (STANDING, PAPERS_ALONE)  # tags that are about the other runs of this store
 NAMED = ("claim", "recipe", "study")  # tags by which runs are chosen
 DATASET = ("name", "digest", "source_type", "source", "schema", "profile")
 
@@ -223,7 +234,7 @@ def run_document(run: Any, experiment: str, models: Sequence[Any]) -> Document:
         "start_ms": info.start_time,
         "end_ms": info.end_time,
         "params": dict(data.params),
-        "tags": dict(data.tags),
+        "tags": {key: text for key, text in data.tags.items() if key not in HERE},
         "metrics": _curves(info.run_id),
         "datasets": sorted(
             (
