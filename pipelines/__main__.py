@@ -218,23 +218,25 @@ def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
     """Serve the MLflow UI on the store's runs, or name the server that does."""
     from pipelines.results import reference_runs, standing
     from pipelines.results.evidence import bundles
-    from pipelines.tracking import mlflow_ui, recovery, store
+    from pipelines.tracking import mlflow_ui, recovery, store, ui_server
 
     if not store.is_server():
-        mlflow_ui.check_port(host, port)
+        ui_server.check_port(host, port)
     recovery.recover()
     bundles.import_if_own()
     if any(map(store.is_ours, store.client().search_experiments())):
         reference_runs.write()  # into a store of others they go by `reference` alone
         standing.mark()
-    addresses = mlflow_ui.links(mlflow_ui.address(host, port))
+    addresses = mlflow_ui.links(ui_server.address(host, port))
     width = max(map(len, addresses), default=0)
     for title, link in addresses.items():
         print(f"{title:<{width}}  {link}")
-    best = mlflow_ui.best_link(addresses) or mlflow_ui.address(host, port)
-    print(f"Open this: {best}", flush=True)
-    if not store.is_server():
-        mlflow_ui.serve(host, port)
+    best = mlflow_ui.best_link(addresses) or ui_server.address(host, port)
+    if store.is_server():
+        print(f"Open this: {best}")
+    else:
+        sys.stdout.flush()
+        ui_server.serve(host, port, best)
 
 
 @app.command

@@ -14,7 +14,7 @@ from pipelines.results import frames, scoreboard
 from pipelines.running.seed_statistics import format_mean
 from pipelines.runtime.durations import format_duration
 from pipelines.runtime.plain_table import plain_table
-from pipelines.tracking import history, mlflow_ui
+from pipelines.tracking import history, mlflow_ui, ui_server
 
 SCOREBOARD = ("claim", "decided first by", "recorded by the project", "yours")
 MAX_ROWS = 20  # more rows of a sweep are counted, not shown
@@ -129,7 +129,7 @@ def show_training(document: Mapping[str, Any]) -> None:
     print_numbers(rows)
     if several:
         found = frames.trainings(history.row(document["run_id"]))
-        curves = f"{mlflow_ui.address()}/{mlflow_ui.learning_curves(found)}"
+        curves = f"{ui_server.address()}/{mlflow_ui.learning_curves(found)}"
         print(f"The learning curves of its seeds, mean and band, {SERVED}\n{curves}")
         print("Beside those of another run: python -m pipelines compare RUN RUN")
     print(f"Its page, {SERVED}\n{mlflow_ui.run_page(document['run_id'])}")
@@ -164,7 +164,7 @@ def _print_location(document: Mapping[str, Any]) -> None:
     print(f"The curves and the page of the run, {SERVED}")
     table, metrics = settings_table.read(run_id), history.row(run_id).metrics
     for link in page.chart_links(name, run_id, table, metrics).values():
-        print(f"{mlflow_ui.address()}/{link}")
+        print(f"{ui_server.address()}/{link}")
     print(mlflow_ui.run_page(run_id))
 
 

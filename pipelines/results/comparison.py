@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.errors import UserError, unknown
 from pipelines.results import frames
 from pipelines.running import seed_statistics, seeds
-from pipelines.tracking import history, mlflow_ui, tracked_run
+from pipelines.tracking import history, mlflow_ui, tracked_run, ui_server
 from pipelines.tracking.history import Row
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _page(rows: Sequence[Row]) -> str:
     """Return the address of the learning curves, grouped by setting, else of charts of the runs."""
     if found := trainings(rows):
         flat = {each.id: each for each in itertools.chain(*found.values())}
-        return f"{mlflow_ui.address()}/{mlflow_ui.learning_curves([*flat.values()])}"
+        return f"{ui_server.address()}/{mlflow_ui.learning_curves([*flat.values()])}"
     return mlflow_ui.comparison_page([row.id for row in rows], _charts(rows))
 
 

@@ -6,18 +6,13 @@ experiment, says which columns and runs a link opens with.
 
 import base64
 import json
-import os
-import re
-import socket
-import sys
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from pipelines.errors import UserError
 from pipelines.runtime.provenance import digest
-from pipelines.tracking import database, history, store
+from pipelines.tracking import history, store, ui_server
 from pipelines.tracking.history import Row
 
 MODELS = "workflowType=machine_learning"  # past the page on which the UI opens
@@ -84,13 +79,6 @@ ENDS = ("test_error_pct", "best_val_error_pct", "final_train_error_pct", "test_l
 Group = tuple[str, str]  # "tag" or "param", and its name
 CURVES, NUMBERS = "curves", "numbers"  # titles of sections of charts
 TITLE_CHARS, MANY_CHARTS = 24, 4  # title of a chart of half width; so many have that, anyway
-
-
-def address(host: str = "127.0.0.1", port: int = 5000) -> str:
-    """Return where the UI is: at the tracking server, else where `serve` puts it."""
-    if not store.is_server():
-        return f"http://{host}:{port}"
-    return re.sub("//[^/@]*@", "//", store.uri())  # links are passed on: no name, no password
 
 
 def links(server: str) -> dict[str, str]:
@@ -251,27 +239,27 @@ def run_link(run_id: str) -> str:
 
 def run_page(run_id: str) -> str:
     """Return the address of a run's page."""
-    return f"{address()}/{run_link(run_id)}"
+    return f"{ui_server.address()}/{run_link(run_id)}"
 
 
 def comparison_page(run_ids: Sequence[str], charts: Sequence[Mapping[str, Any]] = ()) -> str:
     """Return the address of these charts of runs; of runs of several experiments, of a table."""
     numbers = _experiments_of(run_ids)
     if charts and len(numbers) == 1 and store.is_ours(store.client().get_experiment(numbers[0])):
-        return f"{address()}/{_runs_chart(numbers[0], run_ids, {CURVES: charts})}"
+        return f"{ui_server.address()}/{_runs_chart(numbers[0], run_ids, {CURVES: charts})}"
     ids, experiments = quote(json.dumps(list(run_ids))), quote(json.dumps(numbers))
-    return f"{address()}/#/compare-runs?{MODELS}&runs={ids}&experiments={experiments}"
+    return f"{ui_server.address()}/#/compare-runs?{MODELS}&runs={ids}&experiments={experiments}"
 
 
 def learning_curves(trainings: Sequence[Row]) -> str:
     """Return the address, within the UI, of learning curves, then of the numbers that they end in.
 
     Trainings that differ in their seed alone are one line in a band. Of trainings in several
-    experiments the UI draws every metric, for a view is of one experiment.
+    experiments, or in another's, the UI draws every metric: a view is of one, and written into it.
     """
     run_ids = [row.id for row in trainings][:MAX_LISTED_IDS]
     numbers = _experiments_of(run_ids)
-    if len(numbers) > 1:
+    if len(numbers) > 1 or not store.is_ours(store.client().get_experiment(numbers[0])):
         query = f"experiments={quote(json.dumps(numbers))}&searchFilter={quote(_listed(run_ids))}"
         query = f"{query}&orderByKey={quote(BY_NAME)}&compareRunsMode=CHART"
         return f"#/compare-experiments/s?{MODELS}&{query}"
@@ -338,31 +326,3 @@ def children_chart(
         return f"{_write_view(number, run_id, state)}&compareRunsMode=CHART"
     query = f"searchFilter={quote(below)}&orderByKey={quote(BY_NAME)}"  # other orders are folded
     return f"#/experiments/{number}/runs?{MODELS}&{query}&compareRunsMode=CHART"
-
-
-def check_port(host: str, port: int) -> None:
-    """Raise UserError where another process, maybe a UI, has the port."""
-    try:
-        socket.create_server((host, port)).close()
-    except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise UserError(
-            f"The UI needs a free port. Received: {host}:{port} ({why}). It may be "
-            "served there already; else set --port to another."
-        ) from error
-
-
-def serve(host: str, port: int) -> None:
-    """Become the MLflow server of the present store, which must be a database; does not return.
-
-    The store's address goes by the environment:
-    every user of the machine can read the arguments of a process, and in the address is a password.
-    """
-    os.environ["MLFLOW_BACKEND_STORE_URI"] = store.uri()
-    os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
-    os.environ |= {"MLFLOW_LOGGING_LEVEL": "WARNING", "PYTHONWARNINGS": "ignore"}
-    arguments = ["server", "--host", host, "--port", str(port)]
-    arguments += ["--uvicorn-opts", "--log-level warning"]  # the address stays in sight
-    if store.uri().startswith(database.SQLITE):
-        arguments += ["--default-artifact-root", (store.home() / "artifacts").as_uri()]
-    os.execv(sys.executable, [sys.executable, "-m", "mlflow", *arguments, "--workers", "1"])

@@ -15,7 +15,7 @@ from pipelines.measurement.claim_view import DOCUMENTS, ClaimView, group_by_docu
 from pipelines.measurement.verdict import UNDECIDED, Bound
 from pipelines.results import published, scoreboard
 from pipelines.running.seed_statistics import format_spread
-from pipelines.tracking import mlflow_ui
+from pipelines.tracking import mlflow_ui, ui_server
 from tests.conftest import command
 
 NAME = "small-norm-factorization"
@@ -100,7 +100,7 @@ def test_both_say_of_every_claim_what_was_measured(
         assert all(name in text for name in claim_catalog.names())
     assert measured["run_id"][:8] in (tmp_path / "results.html").read_text()
     results = (tmp_path / "RESULTS.md").read_text()
-    assert mlflow_ui.address() not in results  # another home has other addresses
+    assert ui_server.address() not in results  # another home has other addresses
     rows = re.findall(r"^\| ([\w-]+|\[[\w-]+\].*?) \|", results, re.M)
     assert len(rows) == len(claim_catalog.names()) + rows.count("claim")
     claims = {each["claim"]: each for each in published.read(tmp_path / "results.json")["claims"]}

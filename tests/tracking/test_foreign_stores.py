@@ -22,7 +22,7 @@ from mlflow.store.tracking.dbmodels import initial_models
 from pipelines.__main__ import dispatch
 from pipelines.cli.doctor import check_tracking_store
 from pipelines.errors import Unavailable, UserError
-from pipelines.tracking import database, history, mlflow_ui, store
+from pipelines.tracking import database, history, mlflow_ui, store, ui_server
 from tests.postgres import execute
 from tests.tracking.bundles import tracked
 
@@ -85,11 +85,11 @@ def test_reading_commands_leave_a_database_of_others_byte_for_byte(
     before = sha256(theirs)
     for words in READING:
         dispatch([*words, *(["--out", str(tmp_path / "out")] if words == ["report"] else [])])
-    links = mlflow_ui.links(mlflow_ui.address())
+    links = mlflow_ui.links(ui_server.address())
     assert links["tuning"] == "http://127.0.0.1:5000/#/experiments/2/runs?" + mlflow_ui.MODELS
     assert "it can be read" in check_tracking_store().found
     assert sha256(theirs) == before
-    assert "compare-runs" in capsys.readouterr().out
+    assert "compare-experiments" in capsys.readouterr().out
 
 
 def test_what_is_recorded_in_a_store_of_others_is_beside_it_and_leaves_theirs(
@@ -105,7 +105,7 @@ def test_what_is_recorded_in_a_store_of_others_is_beside_it_and_leaves_theirs(
     assert {name: now[name].artifact_location for name in places} == places
     assert {row.id: row for row in history.rows(None) if row.id != run.id} == runs
     assert [name for name, each in now.items() if store.is_ours(each)] == ["trained networks"]
-    mlflow_ui.links(mlflow_ui.address())
+    mlflow_ui.links(ui_server.address())
     now = {e.name: e for e in store.client().search_experiments()}
     assert {name: now[name].tags for name in places} == {name: {} for name in places}
 
@@ -119,7 +119,7 @@ def test_an_experiment_of_others_with_our_name_gets_no_run(theirs: Path, deleted
     here = store.client().get_experiment(store.client().get_run(run.id).info.experiment_id)
     assert here.name == "tuning (near-identity)"
     assert store.client().get_experiment("2").lifecycle_stage == ["active", "deleted"][deleted]
-    mlflow_ui.links(mlflow_ui.address())
+    mlflow_ui.links(ui_server.address())
     note = store.client().get_experiment(here.experiment_id).tags[store.NOTE]
     assert note == mlflow_ui.DESCRIPTIONS["tuning"]
 
@@ -286,15 +286,17 @@ def test_a_server_behind_a_proxy_is_asked_through_it(
 
 
 def test_the_ui_s_server_gets_the_password_by_its_environment(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr(mlflow_ui.os, "execv", lambda _, words: started.append(words))
+    monkeypatch.setattr(ui_server.os, "execv", lambda _, words: started.append(words))
+    monkeypatch.setattr(ui_server.subprocess, "Popen", lambda words, env: started.append(words))
+    monkeypatch.setenv("MLRUNS_HOME", str(tmp_path))
     url = "postgresql://user:secret@127.0.0.1/runs"
     for key in ("BACKEND_STORE_URI", "SERVER_ENABLE_JOB_EXECUTION", "LOGGING_LEVEL"):
         monkeypatch.setenv(f"MLFLOW_{key}", "")
     monkeypatch.setenv("PYTHONWARNINGS", "")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
-    mlflow_ui.serve("127.0.0.1", 5000)
-    assert started and "secret" not in " ".join(started[0])
-    assert mlflow_ui.os.environ["MLFLOW_BACKEND_STORE_URI"] == url
+    ui_server.serve("127.0.0.1", 5000, "http://127.0.0.1:5000/#/first")
+    assert len(started) == 2 and not any("secret" in word for words in started for word in words)
+    assert ui_server.os.environ["MLFLOW_BACKEND_STORE_URI"] == url

@@ -3,6 +3,9 @@
 import base64
 import json
 import socket
+import subprocess
+import sys
+import urllib.request
 import zlib
 from pathlib import Path
 from typing import Any
@@ -16,15 +19,23 @@ from pipelines.errors import UserError
 from pipelines.measurement import cells, claim_catalog, sweep
 from pipelines.measurement.claim_run import page
 from pipelines.measurement.plan import stated_plan
-from pipelines.results import comparison, reference_runs
+from pipelines.results import comparison, reference_runs, standing
 from pipelines.results.evidence import bundles
 from pipelines.running.run import run
 from pipelines.runtime import provenance
-from pipelines.tracking import history, mlflow_ui, store
+from pipelines.tracking import history, mlflow_ui, store, ui_server
 from pipelines.tracking.bundles import exporting
+from tests.conftest import ROOT
 from tests.tracking.bundles import tracked
 
 NAME = "gradient-lower-bound"
+
+
+def shown_in(view: dict[str, Any]) -> list[Any]:
+    """The runs that the UI shows in a view, in its order: its filter is one that MLflow takes."""
+    experiments = [each.experiment_id for each in store.client().search_experiments()]
+    order = f"{view['orderByKey']} {'ASC' if view['orderByAsc'] else 'DESC'}"
+    return list(store.client().search_runs(experiments, view["searchFilter"], order_by=[order]))
 
 
 def view(link: str) -> dict[str, Any]:
@@ -152,25 +163,53 @@ def test_a_run_without_charts_shows_each_curve_alone(home: Path) -> None:
 
 def test_links_open_tables_with_metrics(home: Path) -> None:
     reference_runs.write()
+    standing.mark()
     with tracked("s", experiment="tuning", kind="study"):
         pass
+    papers = "trained networks, reported and not run here"
     links = mlflow_ui.links("http://h")
-    assert links.keys() >= {"tuning", "trained networks", "trained networks, by claim"}
+    assert links.keys() >= {"tuning", "trained networks", papers}
+    assert "trained networks, by claim" not in links  # nothing was measured
     assert "tuning, by claim" not in links
-    newest, by_claim = view(links["trained networks"]), view(links["trained networks, by claim"])
+    newest, reported = view(links["trained networks"]), view(links[papers])
     assert "metrics.`test_error_pct`" in newest["selectedColumns"]
     assert newest["orderByKey"] == "attributes.start_time"
-    assert by_claim["orderByKey"] == "tags.`claim`"
-    page = store.client().search_runs(  # what the UI asks for: the filter is one MLflow takes
-        [store.experiment(store.uri(), "trained networks")],
-        by_claim["searchFilter"],
-        order_by=[f"{by_claim['orderByKey']} ASC"],
-    )
-    names = [run.data.tags["claim"] for run in page]
+    names = [run.data.tags["claim"] for run in shown_in(reported)]
     assert names == sorted(names) != []
     assert store.NOTE in store.client().get_experiment_by_name("tuning").tags
     assert mlflow_ui.links("http://h") == links
     assert mlflow_ui.best_link(links) in links.values()
+
+
+def test_of_a_claim_s_runs_the_one_that_counts_stands_first(home: Path) -> None:
+    name = "gradient-formula"
+    setting = claim_catalog.load(name).scales["cpu"]
+    fewer = sweep.check(name, "cpu", setting, seeds=2)["run_id"]
+    counts = sweep.check(name, "cpu", setting, seeds=None)["run_id"]
+    newest = sweep.check(name, "smoke", claim_catalog.load(name).scales["smoke"], seeds=2)["run_id"]
+    by_claim = view(mlflow_ui.links("http://h")["linear theory, by claim"])
+    assert shown_in(by_claim)[0].info.run_id == counts  # as it was recorded
+    standing.mark()
+    shown = {run.info.run_id: run.data.tags[store.STANDING] for run in shown_in(by_claim)}
+    assert list(shown) == [counts, newest, fewer]
+    assert list(shown.values()) == [
+        f"{name} {each}" for each in (store.YOURS, *2 * [store.UNCOUNTED])
+    ]
+
+
+def test_what_papers_report_stands_below_what_was_measured(home: Path) -> None:
+    reference_runs.write()
+    standing.mark()
+    tags = {row.tags["claim"]: row.tags for row in history.rows(kind="reference")}
+    assert all(name == each[store.PAPERS_ALONE] for name, each in tags.items())
+    about = {"claim": "zero-init", "scale": "smoke", "seeds": "1", "fingerprint": "0", "code": "0"}
+    about |= {"source": "LY", "verdict": "inconclusive", "as_printed": "", "floor": ""}
+    with tracked("r", kind="claim", tags=about, params={"seeds": 1}):
+        pass
+    standing.mark()
+    [paper] = history.rows(kind="reference", claim="zero-init")
+    assert paper.tags[store.STANDING] == f"zero-init {store.PAPERS}"
+    assert store.PAPERS_ALONE not in paper.tags
 
 
 def test_what_is_opened_first_are_the_claims_beside_the_newest(home: Path) -> None:
@@ -185,7 +224,7 @@ def test_what_is_opened_first_are_the_claims_beside_the_newest(home: Path) -> No
     assert mlflow_ui.best_link(links) == links["linear theory, by claim"]
     assert view(links["tuning, best trials"])["orderByKey"] == "metrics.`val_error_pct`"
     columns = view(links["linear theory, by claim"])["columnOrder"]
-    assert columns[:2] == ["tags.`verdict`", "tags.`scale`"]
+    assert columns[:3] == ["attributes.`Run Name`", "tags.`standing`", "tags.`verdict`"]
 
 
 def test_the_comparison_names_runs_and_experiments(home: Path) -> None:
@@ -220,8 +259,29 @@ def test_a_port_that_is_taken_is_said_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UserError, match=f"free port. Received: 127.0.0.1:{port}"):
-            mlflow_ui.check_port("127.0.0.1", port)
-    mlflow_ui.check_port("127.0.0.1", port)
+            ui_server.check_port("127.0.0.1", port)
+    ui_server.check_port("127.0.0.1", port)
+
+
+@pytest.mark.slow
+def test_what_to_open_is_printed_when_the_server_answers_and_links_name_its_port(
+    home: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = [sys.executable, "-m", "pipelines", "ui", "--port", str(port)]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout
+            said = next(line for line in server.stdout if line.startswith("Open this: "))
+            where = f"http://127.0.0.1:{port}"
+            assert said.startswith(f"Open this: {where}/")
+            with urllib.request.urlopen(f"{where}/health", timeout=5) as answer:  # noqa: S310
+                assert answer.status == 200
+            assert ui_server.address() == where
+        finally:
+            server.terminate()
+    assert ui_server.address() == ui_server.DEFAULT
 
 
 def test_settings_are_drawn_in_the_order_of_their_numbers() -> None:
