@@ -77,11 +77,11 @@ def render(template: str, **values: Any) -> str:
 
 
 def card_html(name: str) -> Any:
-    """Return the card of a claim as HTML: labels begin lines, its commands are a block of code."""
-    labelled = LABELLED.sub("\\\\\n", claim_catalog.card(name))
+    """Return the card of a claim as HTML: a paragraph a label, its commands as a block of code."""
+    labelled = LABELLED.sub("\n\n", claim_catalog.card(name))
 
     def code_block(commands: re.Match[str]) -> str:
-        lines = commands[1].removesuffix("\\").replace("\n     ", "\n")
+        lines = commands[1].replace("\n     ", "\n")
         return f"\nRun:\n\n```\n{lines}\n```\n"
 
     return _html_of(COMMANDS.sub(code_block, labelled))
