@@ -61,11 +61,9 @@ def insertions(board: Board, figures: Mapping[str, str]) -> dict[str, str]:
     views = [entry.view for entry in board.values()]
     addresses = {name: f"claims/{name}.html" for name in board}
     networks = markdown.trained_networks(scoreboard.results_document([*board.values()]))
-    _, _, after = (ROOT / "README.md").read_text().partition("<!-- tree -->\n")
     return {
         "<!-- scoreboard -->": web_page.render_board(views, figures, addresses),
         "<!-- trained -->": "\n".join(networks),
-        "<!-- tree -->": after.partition("\n<!-- end of tree -->")[0],
     }
 
 
