@@ -5,19 +5,23 @@ its navigation. git keeps none of it. A builder makes HTML of it, `docs.check_si
 """
 
 import importlib.util
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
+from matplotlib.text import Text
 
 from docs.mathematics import replace_tex
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.claim_view import group_by_document
 from pipelines.results import claim_pages, counts, markdown, scoreboard, web_page
+from pipelines.tracking import tracked_run
 
 ROOT = Path(__file__).parents[1]
 WRITTEN = ROOT / ".site"
+CARD = re.compile(r"figures/cards/([\w-]+)\.png")  # of the home page
 NO_PAGES = shutil.ignore_patterns("*.py", "__pycache__")
 
 Board = Mapping[str, scoreboard.Entry]
@@ -32,6 +36,9 @@ def write_site(folder: Path) -> None:
     script = Path(str(package and package.origin)).parent / "package_data" / "plotly.min.js"
     shutil.copy(script, pages / "assets")
     figures = copy_figures(board, pages / "figures")
+    (pages / "figures" / "cards").mkdir()
+    for name in CARD.findall((pages / "index.md").read_text()):
+        draw_card(board[name], pages / "figures" / "cards" / f"{name}.png")
     (pages / "claims").mkdir()
     for name, entry in board.items():
         figure = f"../{figures[name]}" if name in figures else ""
@@ -56,16 +63,34 @@ def copy_figures(board: Board, folder: Path) -> dict[str, str]:
     return {path.stem: f"figures/{path.name}" for path in found}
 
 
+def draw_card(entry: scoreboard.Entry, file: Path) -> None:
+    """Draw the first panel of a claim's figure, so small that its words can be read on a card."""
+    run = entry.project.recorded if entry.project else None
+    if not (run and run.plan):
+        raise ValueError(f"A card needs a measured claim. Received: {entry.name}. Name another.")
+    figure = run.draw(run.plan)
+    panel, *others = figure.axes
+    for each in others:
+        each.remove()
+    panel.set_subplotspec(figure.add_gridspec()[0])
+    for legend in [*figure.legends]:
+        legend.remove()
+        labels = [text.get_text() for text in legend.texts]
+        figure.legend(legend.legend_handles, labels, loc="outside lower center")
+    for text in figure.findobj(Text):
+        text.set_fontsize(min(text.get_fontsize(), 8))
+    figure.set_size_inches(4, 3.4)
+    figure.savefig(file, **tracked_run.FIGURE_STYLE | {"dpi": 200})
+
+
 def insertions(board: Board, figures: Mapping[str, str]) -> dict[str, str]:
     """Return what stands in pages in the place of each mark."""
     views = [entry.view for entry in board.values()]
     addresses = {name: f"claims/{name}.html" for name in board}
     networks = markdown.trained_networks(scoreboard.results_document([*board.values()]))
-    _, _, after = (ROOT / "README.md").read_text().partition("<!-- tree -->\n")
     return {
         "<!-- scoreboard -->": web_page.render_board(views, figures, addresses),
         "<!-- trained -->": "\n".join(networks),
-        "<!-- tree -->": after.partition("\n<!-- end of tree -->")[0],
     }
 
 

@@ -16,6 +16,7 @@ from pipelines.tracking import mlflow_ui
 TEMPLATES = Path(__file__).with_name("templates")
 QUOTED = "quoted: "  # begins the labels of grades
 LABELLED = re.compile(r"\n(?=(?:Cost|Expect|Measured|Source|Verdict)[^:\n]{0,20}: )")
+SUMMARY = re.compile(r"\A.+\n\n")
 COMMANDS = re.compile(r"^Run: (.+(?:\n {5}.+)*)$", re.MULTILINE)  # those after the first, set in
 
 
@@ -77,11 +78,14 @@ def render(template: str, **values: Any) -> str:
 
 
 def card_html(name: str) -> Any:
-    """Return the card of a claim as HTML: labels begin lines, its commands are a block of code."""
-    labelled = LABELLED.sub("\\\\\n", claim_catalog.card(name))
+    """Return the card of a claim as HTML: a paragraph a label, its commands as a block of code.
+
+    The line that begins it is left out: what the claim says stands above the card.
+    """
+    labelled = SUMMARY.sub("", LABELLED.sub("\n\n", claim_catalog.card(name)))
 
     def code_block(commands: re.Match[str]) -> str:
-        lines = commands[1].removesuffix("\\").replace("\n     ", "\n")
+        lines = commands[1].replace("\n     ", "\n")
         return f"\nRun:\n\n```\n{lines}\n```\n"
 
     return _html_of(COMMANDS.sub(code_block, labelled))

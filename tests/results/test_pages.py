@@ -24,7 +24,8 @@ def entry() -> scoreboard.Entry:
 
 
 def write(name: str) -> str:
-    return claim_pages.write_page(scoreboard.project_entry(name), "figure.png")
+    page = claim_pages.write_page(scoreboard.project_entry(name), "figure.png")
+    return re.sub(' data-column="[^"]+"', "", page)
 
 
 def test_the_site_says_what_is_published(entry: scoreboard.Entry) -> None:
@@ -117,6 +118,14 @@ def test_every_command_of_a_card_can_be_pasted_from_its_page(name: str) -> None:
     words = [shlex.split(line, comments=True) for line in block.replace("\\\n", "").splitlines()]
     assert len(words) == claim_catalog.card(name).count("python -m pipelines ")
     assert all(line[:3] == ["python", "-m", "pipelines"] and name in line for line in words)
+
+
+@pytest.mark.parametrize("name", ["gradient-formula", "allconv-cifar10"])
+def test_the_card_of_a_page_does_not_repeat_what_the_claim_says(name: str) -> None:
+    page, claim = write(name), claim_catalog.load(name)
+    assert claim_catalog.card(name).startswith(f"{claim.says}.")
+    assert page.count(claim.says) == 1
+    assert "<dt>source</dt>" not in page
 
 
 def test_a_claim_that_is_not_run_has_a_page_with_its_cost() -> None:

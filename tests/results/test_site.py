@@ -1,5 +1,6 @@
 """The site: all of it is written as Markdown before a build, and what is built is checked after."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -108,8 +109,12 @@ def test_the_whole_site_is_written(tmp_path: Path) -> None:
     assert "| batchnorm-overfits |" in written["scoreboard.md"]
     assert "claims of the documents:" in written["index.md"]
     assert "keras_models/        the networks" in written["how-to/extend.md"]
-    figures = {path.name for path in (pages / "figures").iterdir()}
+    figures = {path.name for path in (pages / "figures").glob("*.png")}
     assert figures == {path.name for path in (ROOT / "figures").iterdir()}
+    cards = {path.stem for path in (pages / "figures" / "cards").iterdir()}
+    commands = re.findall(r"python -m pipelines run ([\w-]+)", written["index.md"])
+    assert cards == set(commands)
+    assert len(commands) == 6
     assert (pages / "assets" / "plotly.min.js").is_file()
 
 
