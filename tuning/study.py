@@ -83,6 +83,7 @@ def _lead(study: Any, goal: Goal, where: str, worker_count: int) -> bool:
     trial_queue.requeue_lost(study)
     goal = workers.load_goal(study)
     trial_queue.fill(study, plan, goal)
+    print(f"{name}: {trial_queue.describe(plan, goal)}", file=sys.stderr)
     if copies.STUDY_KEY not in study.user_attrs:
         study.set_user_attr(copies.STUDY_KEY, secrets.token_hex(8))
     tags = {"study": name, "recipe": plan.recipe, "scale": plan.scale, "space": plan.space}
