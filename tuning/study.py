@@ -42,7 +42,8 @@ def search(
 
     Without a plan it must be there. A study that was interrupted goes on, in the same MLflow run,
     and tries the trials that were cut short again as they were. `force` starts over. A study that
-    another process leads is helped to its goal first, and then led to this one.
+    another process leads is helped to its goal first, and then led to this one. `where` is the
+    address of its storage (None: OPTUNA_STORAGE, else a journal beside the runs).
     """
     where, helped = storage.resolve_url(where), False
     with storage.translate_errors(where):

@@ -166,7 +166,8 @@ def sentences(document: Mapping[str, Any]) -> list[str]:
     lines = [f"Best by validation error: {best}, {gain[OBJECTIVE]:.2f} %."]
     if gain["equal"]:
         others = ", ".join(map(str, gain["equal"]))
-        lines[0] += f" Equal: trial {others}; the first that ended is taken."
+        plural = "s" if len(gain["equal"]) > 1 else ""
+        lines[0] += f" Equal: trial{plural} {others}; the first that ended is taken."
     kind = "given" if gain["over"] == "given" else "published"
     if gain["trial"] == gain["over_trial"]:
         lines.append(f"No gain shown: no trial has a lower error than this {kind} schedule.")

@@ -129,8 +129,8 @@ def _note(plan: StudyPlan, numbers: Mapping[str, float], run_id: str, trials: Se
     source = get_recipe(plan.recipe, plan.target_scale).source
     counts = outcome.describe_counts(outcome.count_trials(trials), plan.start, plan.sampler)
     lines = [
-        f"**{plan.recipe}** at {plan.scale} scale ({source}), {plan.space} by {plan.sampler}",
-        f"{counts}.",
+        f"**{plan.recipe}** at {plan.scale} scale ({source}), {plan.space} by {plan.sampler}. "
+        f"{counts}."
     ]
     if plan.proxy:
         lines.append(
