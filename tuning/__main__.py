@@ -2,7 +2,9 @@
 
 Search: run, resume, work. Look: list, show, best, compare. Storage: copy, dashboard."""
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,8 +51,8 @@ def list_command(storage: str | None = None, json: bool = False) -> None:
     def show(rows: list[dict[str, Any]]) -> None:
         width = max((len(row["study"]) for row in rows), default=0)
         for row in rows:
-            status = f"{row['trials']:>4} trials  {row['status'].lower():<8}"
-            print(f"{row['study']:<{width}} {status}  {row['about']}")
+            trials = f"{row['trials']:>4} trials ({row['published_trials']} published)"
+            print(f"{row['study']:<{width}} {trials}  {row['status'].lower():<8}  {row['about']}")
         if not rows:
             print("No study yet.")
 
@@ -59,7 +61,7 @@ def list_command(storage: str | None = None, json: bool = False) -> None:
 
 @app.command
 def show(study: Study, storage: str | None = None, json: bool = False) -> None:
-    """Print a study: its trials, the best, and the overrides that repeat it."""
+    """Print a study: its trials, the best of each family, the gain, and how to train the best."""
     from tuning import catalog
 
     print_answer(catalog.describe(study, storage), json, _print_study)
@@ -67,9 +69,10 @@ def show(study: Study, storage: str | None = None, json: bool = False) -> None:
 
 @app.command
 def best(study: Study, storage: str | None = None) -> None:
-    """Print the overrides of the best trial, to paste after `python -m pipelines run RECIPE`."""
+    """Print the options of the best trial, to paste after `python -m pipelines run RECIPE`; what it
+    gains is said on standard error."""
     from tuning import catalog
-    from tuning.analysis import summary
+    from tuning.analysis import outcome, summary
 
     document = catalog.describe(study, storage)
     if document["best"] is None:
@@ -78,6 +81,9 @@ def best(study: Study, storage: str | None = None) -> None:
             "A study's best is known once it is finished, with a complete trial. Received: "
             f"{study}, which {state}. Go on with more: {PROG} resume {study} --trials N"
         )
+    paste = f"Its options, to paste after python -m pipelines run {document['recipe']}:"
+    for sentence in [*outcome.sentences(document), paste]:
+        print(_fill(sentence), file=sys.stderr, flush=True)
     print(summary.run_arguments(document["target_scale"], document["best"]))
 
 
@@ -123,53 +129,62 @@ def dashboard(storage: str | None = None, host: str = "127.0.0.1", port: int = 8
 def _print_study(document: dict[str, Any]) -> None:
     """Print what a study came to, its trials, and the command that trains the best."""
     from pipelines.tracking.mlflow_ui import run_page
+    from tuning.analysis import outcome
 
     finished = document["status"] == "FINISHED"
+    counts = outcome.describe_counts(document, document["start"], document["sampler"])
     print(
         f"{document['study']}: {document['recipe']} at {document['scale']} scale, "
-        f"{document['space']} by {document['sampler']}, {len(document['trials'])} trials"
+        f"{document['space']} by {document['sampler']}\n{counts}"
     )
     if document["reused"]:
         print("Found finished; --force starts it over, a higher goal continues it.")
-    if finished and document["best"] is not None:
-        metrics = document["metrics"]
-        for title, best, of_start in (
-            ("chosen by validation error", "best_val_error_pct", "baseline_val_error_pct"),
-            ("test error with new seeds", "test_error_pct", "baseline_test_error_pct"),
-        ):
-            as_start = f", as {document['start']} {metrics.get(of_start, 0):.2f} %"
-            print(f"{title}: {metrics[best]:.2f} % at best{as_start * (of_start in metrics)}")
     _print_trials(document["trials"])
+    _print_families(document["families"])
+    for sentence in outcome.sentences(document):
+        print(_fill(sentence))
     print(f"Its page, while `python -m pipelines ui` runs:\n{run_page(document['run_id'])}")
     if not finished:
         print(f"Not finished; go on with: {PROG} resume {document['study']}")
     elif document["best"] is None:
         print("No trial is complete.")
-    elif not document["best"]:
-        print(f"No trial was better than the {document['start']} schedule:\n{document['repeat']}")
     else:
         print(f"To train the best:\n{document['repeat']}")
 
 
 def _print_trials(trials: Sequence[Mapping[str, Any]]) -> None:
-    """Print a row a trial: validation error, parameters, time, and its run, which is a link."""
+    """Print a line a trial: its family of schedules, validation error, time, run, a link."""
     from rich.console import Console
 
     from pipelines.tracking import mlflow_ui
-    from tuning.search import spaces
 
-    table = plain_table("", "validation error", "parameters", "time", "run", right=["time"])
+    table = plain_table("", "family", "validation error", "time", "run", right=["time"])
     for trial in trials:
         run_id, seconds = trial["run_id"], trial["device_s"]
         link = f"[link={mlflow_ui.run_page(run_id)}]{run_id[:8]}[/]" if run_id else ""
-        table.add_row(
-            trial["name"],
-            _format_result(trial),
-            spaces.describe(trial["params"]),
-            "" if seconds is None else format_duration(seconds),
-            link,
-        )
+        time = "" if seconds is None else format_duration(seconds)
+        table.add_row(trial["name"], trial["family"], _format_result(trial), time, link)
     Console(highlight=False).print(table)
+
+
+def _print_families(families: Sequence[Mapping[str, Any]]) -> None:
+    """Print the best trial of each family of schedules, and below the table their settings."""
+    from rich.console import Console
+
+    from tuning.analysis import outcome
+
+    table = plain_table(*outcome.COLUMNS)
+    for row in families:
+        table.add_row(*outcome.cells(row))
+    print()
+    Console(highlight=False).print(table)
+    for row in families:
+        print(_fill(f"trial {row['trial']}: {row['settings']}"))
+    print()
+
+
+def _fill(text: str) -> str:
+    return textwrap.fill(text, shutil.get_terminal_size().columns, subsequent_indent="  ")
 
 
 def _format_result(trial: Mapping[str, Any]) -> str:

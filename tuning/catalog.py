@@ -12,7 +12,7 @@ from typing import Any
 from pipelines.errors import UserError, unknown
 from pipelines.runtime import files
 from pipelines.tracking import history, store
-from tuning.analysis import summary, trial_results
+from tuning.analysis import outcome, summary
 from tuning.plan import PLAN, StudyPlan, has_plan
 from tuning.storage import copies, leader, storage
 
@@ -104,11 +104,13 @@ def list_studies(where: str | None = None) -> list[dict[str, Any]]:
     for study in copies.ours(connected, names):
         plan, run_id = study.user_attrs[PLAN], study.user_attrs.get(copies.RUN)
         row = history.find(run_id) if run_id else None
+        counts = outcome.count_trials(study.get_trials(deepcopy=False))
         away = "in another tracking store" if run_id else "not begun"
         rows.append(
             {
                 "study": study.study_name,
-                "trials": len(trial_results.finished_trials(study.get_trials(deepcopy=False))),
+                "trials": sum(counts.values()),
+                **counts,
                 "status": row.status if row else away,
                 "about": f"{plan['recipe']} {plan['scale']}, {plan['space']}",
                 "run_id": run_id,

@@ -42,7 +42,8 @@ def search(
 
     Without a plan it must be there. A study that was interrupted goes on, in the same MLflow run,
     and tries the trials that were cut short again as they were. `force` starts over. A study that
-    another process leads is helped to its goal first, and then led to this one.
+    another process leads is helped to its goal first, and then led to this one. `where` is the
+    address of its storage (None: OPTUNA_STORAGE, else a journal beside the runs).
     """
     where, helped = storage.resolve_url(where), False
     with storage.translate_errors(where):
@@ -83,6 +84,7 @@ def _lead(study: Any, goal: Goal, where: str, worker_count: int) -> bool:
     trial_queue.requeue_lost(study)
     goal = workers.load_goal(study)
     trial_queue.fill(study, plan, goal)
+    print(f"{name}: {trial_queue.describe(plan, goal)}", file=sys.stderr)
     if copies.STUDY_KEY not in study.user_attrs:
         study.set_user_attr(copies.STUDY_KEY, secrets.token_hex(8))
     tags = {"study": name, "recipe": plan.recipe, "scale": plan.scale, "space": plan.space}

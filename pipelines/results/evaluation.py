@@ -36,15 +36,9 @@ def evaluate(name: str) -> dict[str, Any]:
     own = (each for each in history.outlines() if not each.is_project)
     row = history.find(name) or comparison.find_run(name, list(own))
     recipe, rounding = _read_recipe(row)
-    model = _load_model(row, recipe.precision)
+    model = load_model(row, recipe.precision)
     splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args, recipe.validation)
-    shapes = (None, *splits.val.shape), (None, splits.classes)
-    if (model.input_shape, model.output_shape) != shapes:
-        raise UserError(
-            f"A stored network must be of the shape of its data. Received: that of {row.name} "
-            f"({row.id}), {model.input_shape} to {model.output_shape}, where {row.params['data']} "
-            f"needs {shapes[0]} to {shapes[1]}. Train it again with --force."
-        )
+    check_shape(row, model, splits)
     metrics = {
         key: _compare(key, row.metrics[key], value, rounding, examples)
         for key, value, examples in _measure(recipe, splits, model, row.metrics)
@@ -62,6 +56,17 @@ def evaluate(name: str) -> dict[str, Any]:
         "rule": RULE.format(rounding=rounding, least=MIN_LOSS_TOLERANCE, points=100 * rounding),
         "metrics": metrics,
     }
+
+
+def check_shape(row: Row, model: Any, splits: Splits) -> None:
+    """Raise UserError where the stored network of a run does not fit its data."""
+    shapes = (None, *splits.input_shape), (None, splits.classes)
+    if (model.input_shape, model.output_shape) != shapes:
+        raise UserError(
+            f"A stored network must be of the shape of its data. Received: that of {row.name} "
+            f"({row.id}), {model.input_shape} to {model.output_shape}, where {splits.name} "
+            f"needs {shapes[0]} to {shapes[1]}. Train it again with --force."
+        )
 
 
 def _read_recipe(row: Row) -> tuple[Recipe, float]:
@@ -106,7 +111,7 @@ def _read_value(text: str) -> Any:
         return text
 
 
-def _load_model(row: Row, precision: str) -> Any:
+def load_model(row: Row, precision: str) -> Any:
     """Return the network that a run stored last; its products are rounded as in training."""
     model_id = stored_models.find_id(row.id)
     if model_id is None:

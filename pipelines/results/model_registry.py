@@ -7,30 +7,24 @@ number after its last step, for then its weights were stored. The test set is ne
 """
 
 import math
-import shlex
+import shutil
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.claim_view import markdown_table
 from pipelines.recipes import catalog, checks
 from pipelines.recipes.recipe import Recipe
-from pipelines.results import scoreboard
+from pipelines.results import scoreboard, served
 from pipelines.running.existing import TRAINING
-from pipelines.runtime import backend
-from pipelines.tracking import database, history, store, stored_models
+from pipelines.running.training_page import describe_network, serve_line
+from pipelines.tracking import history, store, stored_models
 from pipelines.tracking.store import PARENT
 
 ALIAS = "champion"
-PORT = 5001  # not that of the UI
 VAL, TEST = "val_", "test_"  # begin the names of numbers of the weights that are stored
-SERVED = (
-    "It reads pictures [n, height, width, channels] of float32, pixels 0 to 255. An output named "
-    "`probabilities` is one a class, NaN for a picture with other pixels; a network stored before "
-    "version 0.3 gives logits, for whatever it is asked."
-)
 RULE = "Of the largest scale registered, the run whose stored weights validate best is champion."
 
 
@@ -48,16 +42,17 @@ def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:
         number = models[0].aliases.get(ALIAS) if models else None
         version = number and store.client().get_model_version(name, str(number))
         row, chosen_scale = _choose(recipe, scale, version)
-        _logged_model(row)  # asked of a champion that stays, too: it is about to be served
+        model = _logged_model(row)  # asked of a champion that stays, too: it is about to be served
         present = (version.run_id, version.tags.get("scale")) if version else None
         new = (row.id, chosen_scale) != present
         if dry_run:
             now = version and {"version": str(version.version), "run_id": version.run_id}
             considered = document(row, None if new else version, chosen_scale, scale, new)
             return considered | {"champion_now": now}
+        request = served.write_request(catalog.get_recipe(name, chosen_scale), row, model)
         if new:
-            version = _promote(row, scale)
-    return document(row, version, chosen_scale, scale, new)
+            version = _promote(row, scale, request)
+    return document(row, version, chosen_scale, scale, new) | request
 
 
 def _choose(recipe: Recipe, scale: str, version: Any) -> tuple[history.Row, str]:
@@ -108,12 +103,13 @@ def validation_number(row: history.Row) -> float:
     return math.inf if math.isnan(value) else value
 
 
-def _promote(row: history.Row, scale: str) -> Any:
+def _promote(row: history.Row, scale: str, request: dict[str, Any]) -> Any:
     """Create a version of the recipe's model from that run, with the alias, and return it."""
     client, name, model = store.client(), row.tags["recipe"], _logged_model(row)
+    about = document(row, None, scale, scale, new=True) | request
     if not client.search_registered_models(f"name = '{name}'"):
-        client.create_registered_model(name, description=row.tags["source"])
-    about = document(row, None, scale, scale, new=True)
+        words = [f"{row.tags['source']}.", *_serving_lines(about)]
+        client.create_registered_model(name, description="\n\n".join(words))
     tags = {key: about[key] for key in ("claim", "verdict") if about["claim"]}
     tags |= {key: f"{value:.10g}" for key, value in about["metrics"].items()}
     tags |= {f"reported_{key}": f"{value:g}" for key, value in _reported(row).items()}
@@ -158,7 +154,19 @@ def print_champion(document: Mapping[str, Any]) -> None:
     if dry_run:
         print("Nothing was changed.")
         return
-    print(f"\nServe it:  {document['serve']}\n\nAsk it:    {document['ask']}")
+    width = shutil.get_terminal_size().columns
+    for part in _serving_lines(document):
+        text, *command = part.split("\n", 1)  # a command is not wrapped
+        print("", textwrap.fill(text, width), *command, sep="\n")
+
+
+def _serving_lines(document: Mapping[str, Any]) -> list[str]:
+    """Return the parts of a text about a champion: what it reads and gives, how to ask it."""
+    return [
+        *(f"{title} {text}" for title, text in document["network"].items()),
+        f"Serve it, from any folder:\n\n    {document['serve']}",
+        f"Ask it, in a second terminal, {document['asked_about']}:\n\n    {document['ask']}",
+    ]
 
 
 def document(row: history.Row, version: Any, scale: str, asked: str, new: bool) -> dict[str, Any]:
@@ -179,8 +187,10 @@ def document(row: history.Row, version: Any, scale: str, asked: str, new: bool) 
         "verdict": scoreboard.entries(claim)[0].verdict if claim else None,
         "new": new,
         "rule": RULE,
-        "serve": serve(name),
-        "ask": ask(catalog.get_recipe(name, scale)),
+        "network": describe_network(catalog.get_recipe(name, scale)),
+        "serve": serve_line(f"models:/{name}@{ALIAS}"),
+        "ask": None,
+        "asked_about": None,
     }
 
 
@@ -208,8 +218,7 @@ def _describe(row: history.Row, about: Mapping[str, Any]) -> str:
         f"Chosen among runs of this scale by `{criterion(row)}` of these weights, not by test.",
         f"Run `{row.id}`, commit {row.tags.get('commit', 'unknown')}.",
     ]
-    if datasets.get(row.params["data"]).is_classification:
-        lines += ["", SERVED]
+    lines += [line for part in _serving_lines(about) for line in ("", part)]
     lines += ["Claim `{claim}`: {verdict}.".format(**about)] * bool(about["claim"])
     return "\n".join(lines)
 
@@ -228,24 +237,3 @@ def find_claim(row: history.Row) -> str | None:
     while above and "claim" not in above.tags:
         above = history.find(above.tags[PARENT]) if PARENT in above.tags else None
     return above.tags["claim"] if above else None
-
-
-def serve(name: str) -> str:
-    """Return the command that serves the champion from any folder, in this environment."""
-    settings = {"MLFLOW_DISABLE_TELEMETRY": "true"}
-    if store.uri().startswith(database.SQLITE):  # the environment names any other store already
-        settings["MLFLOW_TRACKING_URI"] = store.uri()
-    if backend.name() != "tensorflow":
-        settings["KERAS_BACKEND"] = backend.name()
-    words = " ".join(f"{key}={shlex.quote(value)}" for key, value in settings.items())
-    model = shlex.quote(f"models:/{name}@{ALIAS}")
-    return f"{words} mlflow models serve -m {model} --env-manager local --port {PORT}"
-
-
-def ask(recipe: Recipe) -> str:
-    """Return the command that asks the served model about two examples of zeros."""
-    shape, _ = datasets.get(recipe.data).sizes(recipe.data_args)
-    zeros = f"import json, numpy; x = numpy.zeros({(2, *shape)})"
-    batch = f"{zeros}; print(json.dumps({{'inputs': x.tolist()}}))"
-    post = "curl -s -H 'Content-Type: application/json' -d @-"
-    return f'python -c "{batch}" | {post} http://127.0.0.1:{PORT}/invocations'

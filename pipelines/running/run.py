@@ -92,7 +92,8 @@ def run(
         ) as tracked:
             metrics = _train(job, found, tracked, run_options, watch)
             tracked.tag(store.RESULT, training_page.describe_errors(metrics))
-            tracked.tag(store.NOTE, training_page.write(recipe, metrics, tracked.id))
+            example = _example(job, watch) if "wall_s" in metrics else None  # not what diverged
+            tracked.tag(store.NOTE, training_page.write(recipe, metrics, tracked.id, example))
         Saving(checkpoint_folder(tracked.id)).discard()
         return Result(tracked.id, metrics)
 
@@ -144,6 +145,17 @@ def _train(
     except Pruned:
         saving.discard()  # it never goes on
         raise
+    _, examples = _example(job, watch)
     stored = serving_model(trained.model, splits.train)
-    tracked.model(stored, serving_example(splits.train))
+    tracked.model(stored, serving_example(examples))
     return trained.metrics
+
+
+def _example(job: Any, watch: TrainingObserver | None) -> training_page.Example:
+    """Return the part whose first example is stored: of the test set, which searches leave unread.
+
+    Photographs that are tested in ten crops are shown as in training.
+    """
+    splits = job.splits
+    is_read = watch is None and not splits.test.ten_crops
+    return ("test", splits.test) if is_read else ("training", splits.train)

@@ -143,7 +143,7 @@ class Virtualenv(Form):
 
 class Registered(Form):
     model_name: Text
-    model_version: Text
+    model_version: Text | int  # of a store in SQLite MLflow writes a number
 
 
 FORMS: dict[str, Any] = {  # what the files of text may hold: YAML, or lines

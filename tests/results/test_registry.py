@@ -10,20 +10,24 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from pipelines.data import datasets
+from pipelines.data.splits import Pictures
 from pipelines.errors import UserError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.results import model_registry
+from pipelines.running import training_page
 from pipelines.running.run import EXPERIMENT
 from pipelines.tracking import history, store, tracked_run
 from tests.conftest import command, free_port
 from tests.tracking.stored_models import network
 
 NAME, SCALE = "mlp-digits", "smoke"
+pytestmark = pytest.mark.usefixtures("digits")
 
 
 def record_training(
@@ -61,7 +65,7 @@ def record_training(
             least = val if best is None else best
             run.log({"val_error_pct": val, "best_val_error_pct": least})
         if model:
-            run.model(network())
+            run.model(network(*datasets.get(recipe.data).sizes(recipe.data_args)[0]))
     return run.id
 
 
@@ -176,7 +180,8 @@ def test_a_dry_run_says_what_would_be_and_changes_nothing(
     assert (get_champion().run_id, count_versions()) == (first, 1)
     done = model_registry.register(NAME, SCALE)
     assert (get_champion().run_id, count_versions()) == (better, 2)
-    assert found == done | {"version": None, "champion_now": now}
+    nothing = dict.fromkeys(("version", "ask", "asked_about"))  # no request is written
+    assert found | {"network": done["network"]} == done | nothing | {"champion_now": now}
     model_registry.print_champion(found)
     shown = capsys.readouterr().out
     assert f"would become the champion: run {better}, smoke scale\n" in shown
@@ -232,15 +237,45 @@ def test_what_cannot_be_registered_is_said_in_a_sentence(
     assert count_versions() == 0
 
 
-def test_commands_name_the_store_by_its_place_and_the_shape_of_a_batch(
+def test_the_command_names_the_store_by_its_place_and_finds_mlflow(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlruns/mlflow.db")
-    assert f"MLFLOW_TRACKING_URI=sqlite:///{home}/mlflow.db mlflow" in model_registry.serve(NAME)
-    assert "models:/mlp-digits@champion --env-manager local" in model_registry.serve(NAME)
-    assert "zeros((2, 8, 8, 1))" in model_registry.ask(get_recipe(NAME, SCALE))
-    assert "zeros((2, 8))" in model_registry.ask(get_recipe("linear-teacher", SCALE))
+    monkeypatch.setenv("PATH", "/bin")  # the environment is not active
+    line = training_page.serve_line("models:/mlp-digits@champion")
+    assert f"MLFLOW_TRACKING_URI=sqlite:///{home}/mlflow.db mlflow" in line
+    assert line.startswith(f"PATH={Path(sys.executable).parent}:$PATH ")
+    assert "models:/mlp-digits@champion --env-manager local" in line
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/bin")
+    assert not training_page.serve_line("m").startswith("PATH")
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "given"),
+    [
+        ("mlp-digits", "8 x 8 pixels, grey. Pixels are from 0 to 255. Those of scikit-l", "0 to 9"),
+        (
+            "allconv-cifar10",
+            "32 x 32 pixels, red, green and blue. Pixels are from 0 to 25",
+            "0 to 9",
+        ),
+        ("linear-teacher", "float32 [n, 8]: inputs as linear-teacher draws them", "[n, 8]"),
+    ],
+)
+def test_a_network_says_in_words_what_it_reads_and_gives(name: str, read: str, given: str) -> None:
+    said = training_page.describe_network(get_recipe(name, SCALE))
+    assert read in said["It reads"]
+    assert ("scikit-learn" in said["It reads"]) == ("digits" in name)
+    assert given in said["It gives"]
+
+
+def test_without_its_data_set_the_stored_example_is_sent(home: Path) -> None:
+    name = "allconv-cifar10"
+    record_training(8.0, name=name, scale="cpu")
+    document = model_registry.register(name, "cpu")
+    assert "the example stored with it, for cifar10 is not prepared here" in document["asked_about"]
+    assert "logits" in document["network"]["It gives"]  # `network()` has no probabilities
 
 
 def wait_for(server: subprocess.Popen[bytes], port: int) -> None:
@@ -262,9 +297,8 @@ def test_the_champion_answers_by_the_printed_commands(
     done = command("pipelines", "register", NAME, "--scale", SCALE, "--json")
     document = json.loads(done.stdout)
     free = free_port()
-    port = f"{model_registry.PORT}", f"{free}"
+    port = f"{training_page.PORT}", f"{free}"
     env = {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW")}
-    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
     with (
         (tmp_path / "server.log").open("w") as log,
         subprocess.Popen(
@@ -278,10 +312,27 @@ def test_the_champion_answers_by_the_printed_commands(
     ):
         try:
             wait_for(server, free)
-            ask = ["bash", "-c", document["ask"].replace(*port)]
-            answer = subprocess.run(ask, env=env, capture_output=True, check=True, timeout=60)
-            logits = np.array(json.loads(answer.stdout)["predictions"])
+            ask = document["ask"].replace(*port)
+            [answer] = ask_server(ask, env)
+            request = Path(ask.partition("@")[2].split()[0])
+            pixels = np.array(json.loads(request.read_text())["inputs"])
+            request.write_text(json.dumps({"inputs": (pixels / 255).tolist()}))
+            [scaled] = ask_server(ask, env)
         finally:
             os.killpg(server.pid, signal.SIGTERM)
-    assert logits.shape == (2, 10)
-    assert np.isfinite(logits).all()
+    test = cast("Pictures", datasets.load("digits").test)
+    [row] = np.flatnonzero((test.images == pixels).all(axis=(1, 2, 3)))
+    label = test.labels[row]
+    assert f"picture {row + 1} of the test set, of class {label} (" in document["asked_about"]
+    assert (answer.argmax(), answer.sum()) == (label, pytest.approx(1, abs=1e-5))
+    assert np.isnan(scaled).all()
+    again = command("pipelines", "register", NAME, "--scale", SCALE, "--json")  # once served, too
+    assert json.loads(again.stdout) == document | {"new": False}
+
+
+def ask_server(line: str, env: dict[str, str]) -> Any:
+    """The predictions that a command prints; [n, classes]."""
+    done = subprocess.run(
+        ["bash", "-c", line], env=env, capture_output=True, check=True, timeout=60
+    )
+    return np.array(json.loads(done.stdout)["predictions"])

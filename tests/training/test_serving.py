@@ -5,12 +5,14 @@ import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import mlflow
 import numpy as np
 import pytest
 
 from pipelines.data import datasets
+from pipelines.data.splits import Pictures
 from pipelines.recipes.catalog import get_recipe
 from pipelines.results import evaluation
 from pipelines.running.run import run
@@ -55,6 +57,17 @@ def test_a_stored_network_says_what_it_gives_and_has_an_example(trained: str) ->
     assert example.shape == (1, 8, 8, 1)
     assert example.max() > 1
     assert model.predict(example).shape == (1, 10)
+
+
+def test_the_page_of_a_run_says_how_to_ask_its_network_about_a_test_picture(trained: str) -> None:
+    page = store.client().get_run(trained).data.tags[store.NOTE]
+    model = mlflow.pyfunc.load_model(f"models:/{stored_models.find_id(trained)}")
+    test = cast("Pictures", datasets.load("digits").test)
+    assert (np.array(model.input_example) == test.images[:1]).all()
+    assert f"the first example of the test set, of class {test.labels[0]}:" in page
+    assert f"models serve -m runs:/{trained}/model" in page
+    assert f"download -u runs:/{trained}/model/serving_input_example.json" in page
+    assert "8 x 8 pixels, grey. Pixels are from 0 to 255" in page
 
 
 def test_a_model_is_found_by_its_numbers(trained: str) -> None:

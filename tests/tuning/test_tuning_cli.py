@@ -89,10 +89,14 @@ def test_a_study_is_searched_shown_compared_and_its_best_pasted(
 
     document = json.loads(output_of("run", "s", *SMOKE, "--trials", "6", "--json"))
     output_of("run", "t", *SMOKE, "--trials", "2", "--space", "lr-only")
-    best = output_of("best", "s").strip()
+    assert run_command_safely(dispatch, ["best", "s"]) == 0
+    said = capsys.readouterr()  # the options alone are pasted
+    best = said.out.strip()
+    assert "Best by validation error" in said.err
+    assert said.err.endswith("Its options, to paste after python -m pipelines run mlp-digits:\n")
     assert best == f"--scale smoke {document['best']}"
     assert best in output_of("show", "s").splitlines()[-1]
-    assert "as published" in output_of("show", "s")
+    assert "by the published one" in output_of("show", "s")
     assert "gain over its start" in output_of(
         "compare", "s", "t", "--out", str(tmp_path / "both.png")
     )

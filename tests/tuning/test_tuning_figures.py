@@ -100,19 +100,21 @@ def test_two_objectives_have_a_front_and_their_errors_are_drawn() -> None:
     assert charts["pareto"].layout.xaxis.title.text == figures.ERROR
 
 
-@pytest.mark.parametrize(
-    ("errors", "scale"),
-    [
-        ([7.0, 8.0, 9.0, 100.0], "log"),
-        ([40.0, 50.0, 100.0], "linear"),
-        ([0.0, 1.0, 90.0], "linear"),
-    ],
-)
-def test_one_bad_trial_does_not_flatten_the_others(errors: list[float], scale: str) -> None:
-    charts = draw(errors_of(*errors))
+@pytest.mark.parametrize("low", [0.0, 6.0])
+def test_one_bad_trial_does_not_flatten_the_others(low: float) -> None:
+    charts = draw(errors_of(low, 7.0, 9.0, 8.0, 100.0))
     axes = [charts["history"].layout.yaxis, charts["slice"].layout.yaxis]
-    assert [axis.type for axis in [*axes, charts["ranks"].layout.xaxis]] == [scale] * 3
+    for axis in [*axes, charts["ranks"].layout.xaxis]:
+        assert axis.range[0] < low
+        assert 9 < axis.range[1] < 10
     assert axes[0].title.text == figures.ERROR
+    assert charts["history"].layout.title.text.endswith("beyond the axis: 1, of up to 100 %")
+
+
+def test_an_axis_of_like_errors_shows_them_all() -> None:
+    chart = draw(errors_of(40.0, 50.0, 100.0))["history"]
+    assert chart.layout.yaxis.range is None
+    assert "beyond" not in chart.layout.title.text
 
 
 def test_the_published_schedule_has_its_rank_among_the_errors() -> None:

@@ -257,9 +257,9 @@ def test_what_a_study_found_is_known_while_it_is_finished(
     assert found["metrics"]["test_error_pct"] == 21
     _print_study(found)
     shown = capsys.readouterr().out
-    assert "chosen by validation error: 20.00 % at best" in shown
-    assert "test error with new seeds: 21.00 % at best" in shown
-    assert re.search(r"\ntrial 0 +20\.00 % +rate 0\.2", shown)
+    assert found["families"][0]["trial"] == 0
+    assert re.search(r"\ntrial 0 +steps +20\.00 %", shown)
+    assert "\ntrial 0: rate 0.2\n" in shown
     for status in ("KILLED", "RUNNING"):
         stale = summarize(status, run_id=run.id)
         assert (stale["best"], stale["best_changes"], stale["metrics"]) == (None, None, {})
@@ -342,7 +342,8 @@ def test_a_schedule_is_called_published_only_where_somebody_published_it(
         assert called in text.lower(), where
         assert other not in text.lower(), where
     assert f"trial 0 {called}" in read["show"]
-    assert f"as {called} 30.00 %" in read["show"]
+    shown = " ".join(read["show"].split())
+    assert f"trial 0 ({called}), 30.00 %. Gain over it: 10.00 points" in shown
 
 
 @pytest.mark.parametrize(

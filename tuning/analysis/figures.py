@@ -25,7 +25,8 @@ TITLES = {
     "intermediate": "Complete and pruned trials by step",
     "pareto": "Error against cost, diverged trials left out",
 }
-LOG_FROM = 2.0  # times the median: errors beyond it flatten all others on a linear axis
+FLAT_FROM = 2.0  # times the median: errors beyond it flatten all others on a linear axis
+MARGIN = 0.05  # of an axis, on either side
 
 
 def html_page(title: str, charts: dict[str, Any]) -> str:
@@ -56,17 +57,18 @@ def optuna_charts(
     titles = dict(TITLES)
     study = importances.build_study(trials)
     if complete:
-        scale = axis_scale(map(trial_results.error_pct, complete))
+        axis, beyond = axis_range([*map(trial_results.error_pct, complete)])
+        titles |= {name: titles[name] + beyond for name in ("history", "ranks", "slice")}
         charts["history"] = optunas.plot_optimization_history(study, target_name=ERROR)
-        charts["history"].update_yaxes(type=scale)
-        charts["ranks"] = optunas.plot_edf(study, target_name=ERROR).update_xaxes(type=scale)
+        charts["history"].update_yaxes(range=axis)
+        charts["ranks"] = optunas.plot_edf(study, target_name=ERROR).update_xaxes(range=axis)
         if paper := measured.paper:
             charts["ranks"].add_vline(paper.error_pct, line_dash="dash")
             rank = f"rank {paper.rank} of {measured.finished_count}"
             titles["ranks"] += f"; dashed: {start}, {rank}"
     if names := frequent_parameters(complete):
         charts["slice"] = optunas.plot_slice(study, params=names, target_name=ERROR)
-        charts["slice"].update_yaxes(type=scale)
+        charts["slice"].update_yaxes(range=axis)
     if names := frequent_parameters(converged):  # a diverged one would leave all one colour
         charts["parallel"] = optunas.plot_parallel_coordinate(
             importances.build_study(converged), params=names, target_name=ERROR
@@ -98,10 +100,25 @@ def frequent_parameters(complete: Sequence[Any]) -> list[str]:
     return sorted(often, key=lambda name: -names.count(name))[:MAX_PARAMETERS]
 
 
+def axis_range(errors: Sequence[float]) -> tuple[list[float] | None, str]:
+    """Return the ends of an axis that a few bad trials do not flatten, and what lies beyond it.
+
+    None where no trial would flatten the others.
+    """
+    shown = [error for error in errors if error <= FLAT_FROM * median(errors)]
+    beyond = len(errors) - len(shown)
+    if not beyond:
+        return None, ""
+    low, high = min(shown), max(shown)
+    margin = MARGIN * (high - low) or 1.0
+    words = f"; beyond the axis: {beyond}, of up to {max(errors):.0f} %"
+    return [low - margin, high + margin], words
+
+
 def axis_scale(values: Iterable[float]) -> str:
     """Return the scale of an axis of errors: "log" where a few bad ones would flatten the rest."""
     errors = [trial_results.clip_error(value) for value in values]
-    flattened = min(errors) > 0 and max(errors) > LOG_FROM * median(errors)
+    flattened = min(errors) > 0 and max(errors) > FLAT_FROM * median(errors)
     return "log" if flattened else "linear"
 
 

@@ -5,17 +5,20 @@ from statistics import mean
 from typing import Any
 
 from pipelines.errors import Diverged
+from pipelines.measurement.claim_view import markdown_table
 from pipelines.recipes import lr
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.running.run import run
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
-from tuning.analysis import figures, trial_results, tunability, tunability_report
+from tuning.analysis import figures, outcome, trial_results, tunability, tunability_report
 from tuning.plan import OBJECTIVE, PLAN, TRIAL_ERROR, StudyPlan, changed_fields, count_steps
 from tuning.search import spaces
-from tuning.storage import copies
+from tuning.storage import copies, serving
 
 TEST = "test_error_pct"
+SHOWN = {"history", "slice"}  # figures that optuna-dashboard shows, too
+ENDS = ("ci_low/test_gain_pct", "ci_high/test_gain_pct")  # of the gain in test error
 ATTRIBUTES = ("device_s", "run_id", spaces.PUBLISHED, "diverged", "reason")  # shown of a trial
 
 
@@ -30,39 +33,51 @@ def write(study: Any, plan: StudyPlan, tracked: tracked_run.Run) -> None:
         # are trained anew, with seeds that the search has not used; nothing else of a study reads
         # the test set, and one that is resumed reads it again when it has come to its new end
         numbers[f"best_{OBJECTIVE}"] = best_pct = trial_results.error_pct(best)
-        numbers[TEST] = _test_error(plan, "best", plan.recipe_of(best), tracked)
+        errors, examples = _test_errors(plan, "best", plan.recipe_of(best), tracked)
+        numbers[TEST] = mean(errors)
         if (paper := trial_results.paper_trial(trials)) is not None:
             start_pct = trial_results.error_pct(paper)
             numbers |= {f"baseline_{OBJECTIVE}": start_pct, "gain_pct": start_pct - best_pct}
-            numbers[f"baseline_{TEST}"] = _test_error(plan, plan.start, plan.base, tracked)
+            of_start, _ = _test_errors(plan, plan.start, plan.base, tracked)
+            numbers[f"baseline_{TEST}"] = mean(of_start)
+            interval, _ = outcome.gain_interval(of_start, errors, examples, "test")
+            if interval is not None and best != paper:
+                numbers |= dict(zip(ENDS, interval, strict=True))
         tracked.tag("best", override_flags(plan, best))
     tracked.log(numbers, len(finished))
-    tracked.tag(store.NOTE, _note(plan, numbers, tracked.id, best))
+    tracked.tag(store.NOTE, _note(plan, numbers, tracked.id, trials))
     report = tunability_report.markdown(measured, plan.trained_name, plan.start)
     tracked.text(report, "tunability.md")
     tracked.text(study.trials_dataframe(multi_index=False).to_csv(index=False), "trials.csv")
     tracked.text(copies.to_journal(study), copies.FILE)
     if charts := figures.optuna_charts(trials, measured, plan.start):
         tracked.text(figures.html_page(study.study_name, charts), "figures.html")
+        serving.save_figures(study, {key: charts[key] for key in charts.keys() & SHOWN})
     pictures = figures.study_figures(measured, _schedules(plan, finished), start=plan.start)
     for name, figure in pictures.items():
         tracked.figure(figure, name)
 
 
-def _test_error(plan: StudyPlan, which: str, recipe: Recipe, tracked: tracked_run.Run) -> float:
-    """Return the mean error over seeds that the search has not used; 100 % where it diverges."""
-    errors = []
+def _test_errors(
+    plan: StudyPlan, which: str, recipe: Recipe, tracked: tracked_run.Run
+) -> tuple[list[float], int | None]:
+    """Return the errors with seeds that the search has not used, and of how many test pictures.
+
+    An error is 100 % where the loss diverges.
+    """
+    errors, examples = [], None
     for i in range(plan.seeds):
         anew = recipe.override(seed=recipe.seed + plan.seeds + i)
         try:
             title = f"{which} schedule, seed {anew.seed}"
             result = run(anew, parent=tracked, title=title)
             errors.append(result.metrics[TEST])
+            examples = outcome.count_examples(result.run_id, "test")
             if result.reused:  # the child of another run: say which
                 tracked.tag(f"reused.{result.run_id}", title)
         except Diverged:
             errors.append(trial_results.DIVERGED_PCT)
-    return mean(errors)
+    return errors, examples
 
 
 def override_flags(plan: StudyPlan, trial: Any) -> str:
@@ -109,25 +124,26 @@ def run_arguments(scale: str, flags: str) -> str:
     return flags if scale == StudyPlan.scale else f"--scale {scale} {flags}".rstrip()
 
 
-def _note(plan: StudyPlan, numbers: Mapping[str, float], run_id: str, best: Any) -> str:
+def _note(plan: StudyPlan, numbers: Mapping[str, float], run_id: str, trials: Sequence[Any]) -> str:
     """Return Markdown for the study's page: what was searched, its results, how to repeat them."""
     source = get_recipe(plan.recipe, plan.target_scale).source
+    counts = outcome.describe_counts(outcome.count_trials(trials), plan.start, plan.sampler)
     lines = [
-        f"**{plan.recipe}** at {plan.scale} scale ({source}), {numbers['trials']:.0f} trials of "
-        f"{plan.space} by {plan.sampler}"
+        f"**{plan.recipe}** at {plan.scale} scale ({source}), {plan.space} by {plan.sampler}. "
+        f"{counts}."
     ]
     if plan.proxy:
         lines.append(
             f"Trained on its proxy, {plan.proxy}: whether the schedule carries over is not known; "
             "peak rate and weight decay below are as many times the published ones."
         )
-    if best is not None:
-        titles = {OBJECTIVE: "Validation error at best", TEST: "Test error with new seeds"}
-        for key, title in titles.items():
-            line = f"{title} {numbers[TEST if key == TEST else f'best_{key}']:.4g} %"
-            if f"baseline_{key}" in numbers:
-                line += f", as {plan.start} {numbers[f'baseline_{key}']:.4g} %"
-            lines.append(line)
+    found = {"gain": outcome.find_gain(plan, trials), "metrics": numbers, "start": plan.start}
+    lines += outcome.sentences(found)
+    families = outcome.find_families(plan, trials)
+    if families:
+        rows = [[*outcome.cells(row), f"`{row['settings']}`"] for row in families]
+        lines.append("\n".join(markdown_table([*outcome.COLUMNS, "settings"], rows)))
+    if (best := trial_results.best_trial(trials)) is not None:
         lines.append(f"Repeat the best: `{command(plan, override_flags(plan, best))}`")
     charts = [mlflow_ui.line_chart([key], log_y=False) for key in (OBJECTIVE, "learning_rate")]
     chart = mlflow_ui.children_chart(run_id, charts)
@@ -147,16 +163,10 @@ def _schedules(plan: StudyPlan, finished: Sequence[Any]) -> list[figures.Schedul
             recipe.warmup_level,
             **recipe.schedule_args,
         )
-        label = _label(plan, trial) or f"trial {trial.number} {recipe.schedule}"
+        label = outcome.label_of(plan, trial) or f"trial {trial.number} {recipe.schedule}"
         error, published = trial_results.error_pct(trial), not trial_results.is_sampled(trial)
         schedules.append(figures.Schedule(label, rates, error, published))
     return schedules
-
-
-def _label(plan: StudyPlan, trial: Any) -> str:
-    """Return the name of a schedule that the study began with; empty of other trials."""
-    label = str(trial.user_attrs.get(spaces.PUBLISHED, ""))
-    return plan.start if label == spaces.PAPER else label
 
 
 def document(study: Any, plan: StudyPlan, row: history.Row) -> dict[str, Any]:
@@ -186,14 +196,18 @@ def document(study: Any, plan: StudyPlan, row: history.Row) -> dict[str, Any]:
         "repeat": None if best is None else command(plan, best),
         "best_changes": changes(best_trial),
         "metrics": metrics if finished else {},
+        **outcome.count_trials(trials),
+        "gain": outcome.find_gain(plan, trials),
+        "families": outcome.find_families(plan, trials),
         "trials": [
             {
                 "number": trial.number,
-                "name": f"trial {trial.number} {_label(plan, trial)}".rstrip(),
+                "name": f"trial {trial.number} {outcome.label_of(plan, trial)}".rstrip(),
                 "state": trial.state.name,
                 OBJECTIVE: trial_results.error_pct(trial)
                 if trial_results.finished_trials([trial])
                 else None,
+                "family": trial.params.get("schedule", plan.base.schedule),
                 "params": trial.params,
                 "changes": changes(trial),
                 **{key: trial.user_attrs.get(key) for key in ATTRIBUTES},

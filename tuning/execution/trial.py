@@ -12,13 +12,14 @@ from pipelines.running.run import TrainingObserver, run
 from pipelines.running.run_options import RunOptions
 from pipelines.tracking import history, recovery, store, tracked_run
 from tuning.analysis import trial_results
+from tuning.analysis.outcome import SEED_KIND
 from tuning.plan import OBJECTIVE, REPORTS, StudyPlan, count_steps
 from tuning.search import spaces
 
 TRAIN_ALWAYS = RunOptions(force=True)  # trials are counted: each is trained
 LOST = {OBJECTIVE: trial_results.DIVERGED_PCT}
 UNWATCHED = TrainingObserver(lambda metrics, step: None, LOST)
-KIND, SEED_KIND = "trial", "trial seed"  # its run, and those below it if it has several seeds
+KIND = "trial"  # of its run; SEED_KIND of those below it if it has several seeds
 NUMBER = "trial"  # tag of a trial's runs
 REASON = "reason"  # attribute of a trial that was killed or failed: why, the last time
 DIVERGED = "diverged"  # tag of a run and attribute of a trial: the step

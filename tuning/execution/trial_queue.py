@@ -14,12 +14,14 @@ from pipelines.errors import UserError
 from pipelines.runtime import heartbeat
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history, recovery, store
+from tuning.analysis import outcome
 from tuning.execution.trial import NUMBER, REASON
 from tuning.plan import Goal, StudyPlan
 from tuning.search import samplers, spaces
 
 WORKER = "worker"  # attribute of a trial: the process that trains it
 FAILURES = "failures"  # how often it was killed or failed; it is tried twice
+FEW = 10  # trials that a sampler chooses, too few for a search
 UNSIGNED_S = 60.0  # a trial that no worker has signed for so long lost its worker as it began
 QueuedTrial = tuple[dict[str, Any], dict[str, Any]]  # fixed parameters, attributes
 
@@ -47,6 +49,20 @@ def initial_trials(plan: StudyPlan, goal: Goal) -> list[QueuedTrial]:
         most = goal.trials - len(trials)
         trials += [(params, {}) for params in spaces.grid(plan.space, plan.base, most)]
     return trials
+
+
+def describe(plan: StudyPlan, goal: Goal) -> str:
+    """Return in words how many trials are published schedules, and how many the sampler chooses."""
+    published = len(spaces.published_schedules(plan.space, plan.base, lengths=plan.minimize_cost))
+    first = f"{outcome.describe_first(published, plan.start)} first"
+    if goal.trials is None:
+        return f"{first}, then as many as {plan.sampler} chooses in {goal.hours:g} hours."
+    rest = max(0, goal.trials - published)
+    words = f"{goal.trials} trials: {first}, then {rest} that {plan.sampler} chooses."
+    if plan.sampler != "grid" and rest < FEW:
+        more = max(published, samplers.STARTUP_TRIALS) + FEW  # beside those drawn at random
+        words += f" That is {'few' if rest else 'none'} for a search; --trials {more} has room."
+    return words
 
 
 def fill(study: Any, plan: StudyPlan, goal: Goal) -> None:

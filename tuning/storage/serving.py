@@ -2,6 +2,7 @@
 
 import socket
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from ipaddress import ip_address
 from socketserver import ThreadingMixIn
@@ -38,6 +39,14 @@ def serve_dashboard(url: str, host: str, port: int) -> None:
             server.serve_forever()
         except (KeyboardInterrupt, SystemExit):
             print("The dashboard has ended; the studies are kept.", file=sys.stderr)
+
+
+def save_figures(study: Any, figures: Mapping[str, Any]) -> None:
+    """Let optuna-dashboard show Plotly's figures beside its own, whose axes cannot be set."""
+    from optuna_dashboard import save_plotly_graph_object
+
+    for key, figure in figures.items():
+        save_plotly_graph_object(study, figure, graph_object_id=key)
 
 
 def _refuse_foreign(application: Any, host: str) -> Any:
