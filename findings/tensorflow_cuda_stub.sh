@@ -8,7 +8,7 @@
 # imported first, PyTorch's calls of that name go there. On a machine without a GPU PyTorch, which is
 # silent when it is alone or first, then warns of error 302, in the words of TensorFlow's stub:
 # "Error loading CUDA libraries. GPU will not be used."
-# Source: TensorFlow, tensorflow/compiler/xla/tsl/cuda/cudart_stub.cc (the words); `nm -D` of the two
+# Source: TensorFlow's XLA, xla/tsl/cuda/cudart_stub.cc, as the library itself names it; `nm -D` of both
 # libraries; the dynamic linker's own report of what was bound (LD_DEBUG=bindings), below.
 # Consequence for a user: a program that has loaded TensorFlow (by Keras, say) and then uses PyTorch
 # (Optuna's GPSampler, say) warns of CUDA on a machine that has none; whoever turns warnings into

@@ -80,12 +80,10 @@ def _train(
         _tell(study, trial, None, state.PRUNED)
     except optuna.exceptions.UpdateFinishedTrialError:
         print(f"Trial {trial.number} was taken for dead; its result is left out.", file=sys.stderr)
-    except BaseException as error:
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
         if ended := _find_interrupt(error):
             trial_queue.requeue(study, trial, "it was told to end", failed=False)
             raise ended from None
-        if not isinstance(error, Exception):
-            raise
         reason = f"{type(error).__name__}: {error}"[:1000]
         hopeless = isinstance(error, UserError) or failures + 1 >= MAX_IN_A_ROW
         trial_queue.requeue(study, trial, reason, failed=not hopeless)
