@@ -6,6 +6,7 @@ fail; "note": it costs something.
 
 import itertools
 import json
+import os
 import secrets
 import shutil
 import sys
@@ -147,13 +148,26 @@ def _check_package(commit: str) -> Finding:
 
 def check_evidence() -> Finding:
     """Check that the project's results and evidence are here."""
+    from pipelines.results import published
+    from pipelines.tracking.bundles import file_format
+
     folder = places.published_folder()
-    bundles, results = [*folder.glob("mlruns/evidence/*.zip")], folder / "results.json"
+    bundles, results = [*folder.glob("mlruns/evidence/*.zip")], folder / published.FILE
     found = f"{len(bundles)} bundles in {folder / 'mlruns' / 'evidence'}, and {results}"
-    if not (bundles and results.is_file()):
+    again = places.restore_published()
+    if not (bundles and published.read(results)["claims"]):
         costs = "list, show and report have no verdicts of the project's, and nothing is compared"
-        again = "git checkout -- results.json mlruns" if places.is_checkout() else "install it anew"
         return Finding("problem", f"of {found} something is lacking", costs, again)
+    damaged = []
+    for file in bundles:
+        try:
+            file_format.read_manifest(file)
+        except UserError:
+            damaged.append(str(file))
+    if damaged:
+        found = f"of {found} these are no whole bundles: {', '.join(damaged)}"
+        costs = "the runs of the project that were in them are in no table"
+        return Finding("problem", found, costs, f"move them away, then {again}")
     if not places.is_checkout():
         found += "; evidence add, evidence work and report --publish need a checkout"
     return Finding("ok", found)
@@ -313,28 +327,32 @@ def check_studies() -> Finding:
     return Finding("ok", f"whole: {', '.join(map(str, files))}" if files else "none yet")
 
 
+def check_schedule() -> Finding:
+    """Check that the schedule's database can be read."""
+    from pipelines.scheduling import engine, schedule
+    from pipelines.tracking import store
+
+    if not os.environ.get("SCHEDULE_STORAGE") and not (store.home() / "schedule.db").exists():
+        return Finding("ok", "none yet")
+    with engine.open_client() as client:
+        jobs = [job.name for job, _ in schedule.read_jobs(client)]
+    return Finding("ok", f"jobs: {', '.join(jobs) or 'none'}")
+
+
 def check_data_sets() -> Finding:
     """Check which data sets can be read, and which claims cannot run without the others."""
-    from pipelines.data import datasets
+    from pipelines.data import datasets, integrity
     from pipelines.measurement import claim_catalog
 
-    home, states, broken = datasets.data_home(), {}, {}
-    for name in datasets.DATASETS:
-        try:
-            states[name] = str(datasets.get(name).check()["state"])
-        except Exception as error:
-            broken[name] = error
+    home, rows = datasets.data_home(), integrity.check()["data"]
+    states = {row["name"]: row["state"] for row in rows}
     prepare = f"python -m pipelines data prepare {{}} --data-dir {home}"
-    if broken:
-        steps = [
-            "do what the sentence says"
-            if isinstance(error, UserError | Unavailable)
-            else f"move {home / name} away, then {prepare.format(name)}"
-            for name, error in broken.items()
-        ]
-        found = "; ".join(f"{name}: {describe_error(error)}" for name, error in broken.items())
+    if broken := {row["name"]: row["why"] for row in rows if "why" in row}:
+        found = " ".join(f"{name}: {why}" for name, why in broken.items())
         costs = f"recipes and claims on {', '.join(broken)} fail"
-        return Finding("problem", found, costs, "; ".join(dict.fromkeys(steps)))
+        own = "name your own pictures again by --data"
+        steps = {prepare.format(name) if name in datasets.DATASETS else own for name in broken}
+        return Finding("problem", found, costs, f"delete what is named, then {'; '.join(steps)}")
     where = f"{home}{'' if home.exists() else ' (not there yet)'}"
     found = f"{where}: " + ", ".join(f"{name} {state}" for name, state in states.items())
     if "on first use" in states.values() and (why := reason_unwritable(home)):
@@ -365,6 +383,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "running runs": check_runs,
     "artifacts": check_artifacts,
     "studies": check_studies,
+    "schedule": check_schedule,
     "data sets": check_data_sets,
     "memory": check_memory,
     "disk": check_disk,

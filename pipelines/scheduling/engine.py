@@ -106,7 +106,8 @@ def _database_error(storage: str, error: Exception) -> UserError | Unavailable:
     kind = disk_error(error) if isinstance(error, OSError) else UserError
     return (Unavailable if isinstance(error, sql.exc.OperationalError) else kind)(
         "The schedule needs a database that answers: sqlite:///FILE or postgresql://... "
-        f"Received: {without_password(storage)}: {short(error)}. Set --storage so."
+        f"Received: {without_password(storage)}: {short(error)}. Move away a file that is no "
+        "schedule, or name another database with --storage."
     )
 
 
@@ -120,6 +121,8 @@ def open_client(storage: str | None = None) -> Iterator[DBOSClient]:
     with _open_client(url) as client:
         try:
             yield client
+        except sql.exc.DatabaseError as error:
+            raise _database_error(url, error) from error
         except (json.JSONDecodeError, RecursionError) as error:
             raise UserError(
                 "A schedule's rows must be as DBOS wrote them. Received: one that is no JSON, in "
@@ -218,14 +221,16 @@ def _prepare_database(storage: str | None) -> str:
 
 
 def _is_new(storage: str) -> bool:
-    """Return whether a database has no tables of DBOS."""
+    """Return whether a database has no tables of DBOS; UserError for a file of something else."""
     url = sql.make_url(storage)
     is_file = url.get_backend_name() == "sqlite"
     if is_file:
         Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
     engine = sql.create_engine(url, connect_args={} if is_file else {"connect_timeout": CONNECT_S})
     try:
-        schema = None if is_file else "dbos"
-        return not sql.inspect(engine).has_table("workflow_status", schema=schema)
+        tables = sql.inspect(engine).get_table_names(schema=None if is_file else "dbos")
+        if tables and is_file and "dbos_migrations" not in tables:
+            raise _database_error(storage, ValueError(f"a file with tables of others: {tables[0]}"))
+        return "dbos_migrations" not in tables
     finally:
         engine.dispose()
