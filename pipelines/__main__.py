@@ -49,12 +49,16 @@ def schedule(command: tyro.conf.Positional[str]) -> None:  # as `run`
 
 
 @app.command(name="list")
-def list_command(json: bool = False) -> None:
-    """List claims, recipes, architectures, schedules and data sets: verdicts, costs, what data are
+def list_command(
+    what: tyro.conf.Positional[Literal["names", "claims", "recipes"]] = "names", json: bool = False
+) -> None:
+    """List the names of claims, by verdict, recipes, architectures, schedules and data sets, on one
+    screen; `list claims` or `list recipes`: what each is about, its costs, whether its data are
     here."""
     from pipelines.cli import list_command as listing
 
-    print_answer(listing.list_names(), json, listing.show)
+    shows = {"names": listing.show, "claims": listing.show_claims, "recipes": listing.show_recipes}
+    print_answer(listing.list_names(), json, shows[what])
 
 
 @app.command
@@ -91,7 +95,7 @@ def report(json: bool = False, out: Path | None = None, publish: bool = False) -
     def show(document: Mapping[str, Any]) -> None:
         tables.show_scoreboard(document["claims"])
         files = (document[key] for key in ("results", "document", "page") if key in document)
-        print(f"Written: {', '.join(files)}")
+        print("Written:", *files, sep="\n  ")
 
     print_answer(document, json, show)
 

@@ -22,6 +22,7 @@ from urllib.request import url2pathname
 from pipelines import __version__
 from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import places, provenance
+from pipelines.runtime.plain_table import print_prose
 
 SUPPORTED_PYTHONS = ("3.11", "3.12", "3.13")  # what requirements*.txt are compiled for
 STATES = ("ok", "note", "problem")
@@ -97,10 +98,12 @@ def show(document: dict[str, Any]) -> None:
     checks = document["checks"]
     width = max(len(row["check"]) for row in checks)
     for row in checks:
-        print(f"{row['state']:<7}  {row['check']:<{width}}  {row['found']}")
-        for key in ("costs", "mend"):
-            if row[key]:
-                print(f"{'':<{width + 11}}{key + ':':<7}{row[key]}")
+        set_in = " " * (width + 11)
+        print_prose(f"{row['state']:<7}  {row['check']:<{width}}  {row['found']}", after=set_in)
+        if row["costs"]:
+            print_prose(f"costs: {row['costs']}", set_in, after=f"{set_in}  ")
+        for step in filter(None, row["mend"].split("; ")):
+            print(f"{set_in}mend:  {step}")  # a command stays whole, to be pasted
     counts = [f"{sum(row['state'] == s for row in checks)} {s}" for s in STATES]
     verdict = "healthy" if document["healthy"] else "not healthy"
     print(f"\n{verdict}: {', '.join(counts)}")

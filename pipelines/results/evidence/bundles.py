@@ -92,10 +92,12 @@ def list_bundles() -> dict[str, Any]:
 def print_bundles(document: Mapping[str, Any]) -> None:
     """Print the bundles and their size in all."""
     for row in document["evidence"]:
-        here = "" if row["here"] else "  not in this store"
-        print(f"{row['file']:<55} {row['runs']:>5} runs {row['bytes']:>10,} bytes{here}")
+        here = "" if row["here"] else "  not here"
+        print(f"{row['file']:<47}{row['runs']:>4} runs{row['bytes'] / 1000:>8,.0f} kB{here}")
     size = sum(row["bytes"] for row in document["evidence"])
     print(f"{len(document['evidence'])} bundles, {size:,} bytes: {FOLDER}")
+    if not all(row["here"] for row in document["evidence"]):
+        print("Take the others into this store: python -m pipelines evidence import")
 
 
 def files(names: Collection[str] | None = None) -> list[Path]:
