@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import sqlite3
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +23,6 @@ from dbos._serialization import DefaultSerializer
 
 from pipelines.errors import Unavailable, UserError, disk_error, short, without_password
 from pipelines.runtime import files, heartbeat
-from pipelines.scheduling import jobs, times
 from pipelines.tracking import store
 from pipelines.tracking.database import sqlite_uri
 
@@ -118,21 +116,6 @@ def open_client(storage: str | None = None) -> Iterator[DBOSClient]:
     Raise Unavailable if no database answers, UserError if none can.
     """
     url = _prepare_database(storage)
-    with _open_client(url) as client:
-        try:
-            yield client
-        except sql.exc.DatabaseError as error:
-            raise _database_error(url, error) from error
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise UserError(
-                "A schedule's rows must be as DBOS wrote them. Received: one that is no JSON, in "
-                f"{without_password(url)}: {short(error)}. Restore a copy, or name another with "
-                "--storage."
-            ) from error
-
-
-@contextmanager
-def _open_client(url: str) -> Iterator[DBOSClient]:
     client = DBOSClient(
         system_database_url=url,
         serializer=Json(),
@@ -141,6 +124,14 @@ def _open_client(url: str) -> Iterator[DBOSClient]:
     )
     try:
         yield client
+    except sql.exc.DatabaseError as error:
+        raise _database_error(url, error) from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise UserError(
+            "A schedule's rows must be as DBOS wrote them. Received: one that is no JSON, in "
+            f"{without_password(url)}: {short(error)}. Restore a copy, or name another with "
+            "--storage."
+        ) from error
     finally:
         client.destroy()
 
@@ -195,7 +186,7 @@ def reason_dead(executor: str, beat: float) -> str | None:
 
 
 def _prepare_database(storage: str | None) -> str:
-    """Return the address of the database; a new one gets the tables and the default jobs."""
+    """Return the address of the database; a new one gets its tables."""
     url = database_url(storage)
     logging.getLogger("dbos").handlers = [logging.NullHandler()]  # the history has what fails
     store.announce_home()
@@ -203,18 +194,6 @@ def _prepare_database(storage: str | None) -> str:
         with files.lock(store.home() / "live", "schedule"):  # two would create them
             if _is_new(url):
                 DBOS.migrate(url)
-                try:
-                    shipped = jobs.default_jobs(times.local_zone())
-                except UserError as error:  # no time zone
-                    add = f"schedule add NAME --tz ZONE ({', '.join(jobs.default_jobs('UTC'))})"
-                    print(
-                        f"The schedule begins without the shipped jobs: {error} Add them: {add}.",
-                        file=sys.stderr,
-                    )
-                    shipped = {}
-                with _open_client(url) as client:
-                    for job in shipped.values():
-                        client.create_schedule(**job.entry)
     except (sql.exc.SQLAlchemyError, OSError) as error:
         raise _database_error(url, error) from error
     return url
