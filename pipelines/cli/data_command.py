@@ -10,10 +10,12 @@ from pipelines.data import datasets
 from pipelines.data.integrity import UNREADABLE, check, explain_damage
 from pipelines.data.own import packing, prepared_set
 from pipelines.errors import unknown
+from pipelines.runtime.progress import say_begin
 
 
 def data_command(action: str, name: str | None, size: int | None, json: bool) -> None:
     """Do what the action says with the data set of that name, or at that place; print its state."""
+    say_begin(f"Reading {name or 'the data sets'} in {datasets.data_home()}.", json)
     if name and action == "prepare" and name.startswith(prepared_set.PREFIX):
         print(f"{name} is ready in {prepared_set.data_set(name).prepare()}", file=sys.stderr)
     if name is not None or size is not None:

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -73,8 +73,11 @@ def reason_unwritable(folder: Path) -> str:
     return ""
 
 
-def examine() -> dict[str, Any]:
-    """Return the JSON document of all checks but those that need one with a problem."""
+def examine(report: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+    """Return the JSON document of all checks but those that need one with a problem.
+
+    `report` gets the row of each check as it ends.
+    """
     findings: dict[str, Finding] = {}
     for name, check in CHECKS.items():
         needed = findings.get(NEEDS.get(name, ""))
@@ -88,23 +91,28 @@ def examine() -> dict[str, Any]:
                     "it could not be examined, nor what builds on it",
                     "mend what the sentence names, then repeat python -m pipelines doctor",
                 )
+            if report:
+                report({"check": name, **asdict(findings[name])})
     healthy = all(finding.state != "problem" for finding in findings.values())
     checks = [{"check": name, **asdict(finding)} for name, finding in findings.items()]
     return {"healthy": healthy, "checks": checks}
 
 
-def show(document: dict[str, Any]) -> None:
-    """Print the checks, aligned; below each problem and note, what it costs and its mend."""
-    checks = document["checks"]
-    width = max(len(row["check"]) for row in checks)
-    for row in checks:
-        set_in = " " * (width + 11)
-        print_prose(f"{row['state']:<7}  {row['check']:<{width}}  {row['found']}", after=set_in)
-        if row["costs"]:
-            print_prose(f"costs: {row['costs']}", set_in, after=f"{set_in}  ")
-        for step in filter(None, row["mend"].split("; ")):
-            print(f"{set_in}mend:  {step}")  # a command stays whole, to be pasted
-    counts = [f"{sum(row['state'] == s for row in checks)} {s}" for s in STATES]
+def show_row(row: Mapping[str, Any]) -> None:
+    """Print what a check found; below a problem and a note, what it costs and its mend."""
+    width = max(map(len, CHECKS))
+    set_in = " " * (width + 11)
+    print_prose(f"{row['state']:<7}  {row['check']:<{width}}  {row['found']}", after=set_in)
+    if row["costs"]:
+        print_prose(f"costs: {row['costs']}", set_in, after=f"{set_in}  ")
+    for step in filter(None, row["mend"].split("; ")):
+        print(f"{set_in}mend:  {step}")  # a command stays whole, to be pasted
+    sys.stdout.flush()
+
+
+def show_counts(document: Mapping[str, Any]) -> None:
+    """Print whether all is well, once the checks are printed."""
+    counts = [f"{sum(row['state'] == s for row in document['checks'])} {s}" for s in STATES]
     verdict = "healthy" if document["healthy"] else "not healthy"
     print(f"\n{verdict}: {', '.join(counts)}")
 

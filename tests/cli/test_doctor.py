@@ -252,10 +252,10 @@ def test_a_check_that_raises_is_a_problem_in_a_sentence(
 
     checks = {"one": mistaken, "other": failing, "fine": lambda: doctor.Finding("ok", "yes")}
     monkeypatch.setattr(doctor, "CHECKS", checks)
-    document = doctor.examine()
+    document = doctor.examine(doctor.show_row)
     assert [row["state"] for row in document["checks"]] == ["problem", "problem", "ok"]
     assert not document["healthy"]
-    doctor.show(document)
+    doctor.show_counts(document)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "problem  one    The rule. Received: this. Do that."
     assert lines[1].strip().startswith("costs: ")
