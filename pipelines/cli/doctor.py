@@ -358,12 +358,12 @@ def check_data_sets() -> Finding:
     home, rows = datasets.data_home(), integrity.check()["data"]
     states = {row["name"]: row["state"] for row in rows}
     prepare = f"python -m pipelines data prepare {{}} --data-dir {home}"
-    if broken := {row["name"]: row["why"] for row in rows if "why" in row}:
-        found = " ".join(f"{name}: {why}" for name, why in broken.items())
-        costs = f"recipes and claims on {', '.join(broken)} fail"
+    if broken := [row["name"] for row in rows if "why" in row]:
+        found = f"cannot be read in {home}: {', '.join(broken)}"
         own = "name your own pictures again by --data"
-        steps = {prepare.format(name) if name in datasets.DATASETS else own for name in broken}
-        return Finding("problem", found, costs, f"delete what is named, then {'; '.join(steps)}")
+        steps = [prepare.format(name) if name in datasets.DATASETS else own for name in broken]
+        steps = ["python -m pipelines data says which files to delete", *dict.fromkeys(steps)]
+        return Finding("problem", found, "recipes and claims on them fail", "; ".join(steps))
     where = f"{home}{'' if home.exists() else ' (not there yet)'}"
     found = f"{where}: " + ", ".join(f"{name} {state}" for name, state in states.items())
     if "on first use" in states.values() and (why := reason_unwritable(home)):
