@@ -285,6 +285,7 @@ def check_runs() -> Finding:
 
 def check_artifacts() -> Finding:
     """Check that figures, models and patches can be written, and those of runs be found."""
+    from pipelines.results import reference_runs
     from pipelines.tracking import history, store
     from pipelines.tracking.bundles import exporting
 
@@ -301,9 +302,10 @@ def check_artifacts() -> Finding:
         mend = "change its permissions, or choose another store with MLFLOW_TRACKING_URI"
         return Finding("problem", found, costs, mend)
     models = exporting.models_by_run()
+    without_files = f"tags.kind != 'setting' and tags.kind != '{reference_runs.KIND}'"
     missing = [
         place
-        for run in history.search("attributes.status = 'FINISHED' and tags.kind != 'setting'")
+        for run in history.search(f"attributes.status = 'FINISHED' and {without_files}")
         for place in exporting.missing_files(run, models.get(run.info.run_id, []))
     ]
     if missing:
