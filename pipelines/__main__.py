@@ -17,6 +17,7 @@ from pipelines.cli.parsing import name_first, parse_command
 from pipelines.cli.shell import print_answer, run_command_safely, use_data_dir
 from pipelines.recipes.catalog import Scale
 from pipelines.runtime import places
+from pipelines.runtime.progress import say_begin
 
 PROG = places.NAME if Path(sys.argv[0]).name == places.NAME else "python -m pipelines"
 app = tyro.extras.SubcommandApp()
@@ -49,12 +50,16 @@ def schedule(command: tyro.conf.Positional[str]) -> None:  # as `run`
 
 
 @app.command(name="list")
-def list_command(json: bool = False) -> None:
-    """List claims, recipes, architectures, schedules and data sets: verdicts, costs, what data are
+def list_command(
+    what: tyro.conf.Positional[Literal["names", "claims", "recipes"]] = "names", json: bool = False
+) -> None:
+    """List the names of claims, by verdict, recipes, architectures, schedules and data sets, on one
+    screen; `list claims` or `list recipes`: what each is about, its costs, whether its data are
     here."""
     from pipelines.cli import list_command as listing
 
-    print_answer(listing.list_names(), json, listing.show)
+    shows = {"names": listing.show, "claims": listing.show_claims, "recipes": listing.show_recipes}
+    print_answer(listing.list_names(), json, shows[what])
 
 
 @app.command
@@ -81,6 +86,7 @@ def report(json: bool = False, out: Path | None = None, publish: bool = False) -
     """Write RESULTS.md, results.json, figures/ and results.html, one page with all of it: the
     project's results beside yours (into --out; default: report/ beside the database). --publish,
     for maintainers, writes those that git keeps, of the project's evidence alone."""
+    say_begin("Reading the recorded runs, then writing the report and its figures.", json)
     from pipelines.cli import tables
     from pipelines.results import scoreboard
     from pipelines.tracking import recovery
@@ -91,7 +97,7 @@ def report(json: bool = False, out: Path | None = None, publish: bool = False) -
     def show(document: Mapping[str, Any]) -> None:
         tables.show_scoreboard(document["claims"])
         files = (document[key] for key in ("results", "document", "page") if key in document)
-        print(f"Written: {', '.join(files)}")
+        print("Written:", *files, sep="\n  ")
 
     print_answer(document, json, show)
 
@@ -134,6 +140,7 @@ def evidence_command(
         raise UserError(
             f"`evidence {action}` takes no names. Received: {' '.join(what)}. Leave them out."
         )
+    say_begin(f"Reading the evidence in {bundles.FOLDER}.", json)
     if action == "check":
         results_command.evidence_check_command(again, draw, max_minutes, json)
     elif action == "add":
@@ -158,6 +165,7 @@ def reference(json: bool = False) -> None:
     """Write every number that the sources report as a finished run beside ours; none twice."""
     from pipelines.results import reference_runs
 
+    say_begin("Looking for runs with the numbers that the sources report.", json)
     print_answer(reference_runs.write(), json, reference_runs.print_references)
 
 
@@ -183,6 +191,7 @@ def evaluate(run: tyro.conf.Positional[str], json: bool = False) -> None:
     they differ."""
     from pipelines.cli import results_command
 
+    say_begin(f"Looking for run {run}, then loading its model.", json)
     results_command.evaluate_command(run, json)
 
 
@@ -195,6 +204,7 @@ def watch(
     a command."""
     from pipelines.cli import results_command
 
+    say_begin("Comparing the recorded results with those before.", json)
     results_command.watch_command(names, json, notify)
 
 
@@ -209,6 +219,7 @@ def register(
     only says what would become of it."""
     from pipelines.results import model_registry
 
+    say_begin(f"Looking for the best run of {recipe} at {scale} scale.", json)
     document = model_registry.register(recipe, scale, dry_run)
     print_answer(document, json, model_registry.print_champion)
 
@@ -220,6 +231,7 @@ def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
     from pipelines.results.evidence import bundles
     from pipelines.tracking import mlflow_ui, recovery, store, ui_server
 
+    say_begin(f"Opening the runs in {store.display_uri()} for the MLflow UI.")
     if not store.is_server():
         ui_server.check_port(host, port)
     recovery.recover()
@@ -260,11 +272,11 @@ def data(
 def doctor(json: bool = False, data_dir: Path | None = None) -> None:
     """Examine this machine: what works, what does not, what that costs and how to mend it. Exit
     code 1 where something must be mended."""
-    from pipelines.cli.doctor import examine, show
+    from pipelines.cli.doctor import examine, show_counts, show_row
 
     use_data_dir(data_dir)
-    document = examine()
-    print_answer(document, json, show)
+    document = examine(None if json else show_row)
+    print_answer(document, json, show_counts)
     if not document["healthy"]:
         raise SystemExit(1)
 

@@ -2,6 +2,7 @@
 
 import difflib
 import errno
+import lzma
 import math
 import re
 import struct
@@ -11,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 DAMAGE_ERRORS = (  # raised by zipfile, json, NumPy and h5py for bytes that are not theirs
-    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, EOFError, OSError),
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, struct.error),
+    *(EOFError, OSError),
     *(ValueError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError),
 )
 SECRETS = "passw(?:or)?d|pwd|token|secret|api_?key|signature"  # names of values in a URL
@@ -68,9 +70,20 @@ def check_names(what: str, names: Iterable[str], choices: Iterable[str]) -> None
             raise unknown(what, name, choices)
 
 
-def short(error: Exception) -> str:
+def short(error: BaseException) -> str:
     """Return what an error of another library says, in one line; its name where it says nothing."""
     return hide_passwords(next(iter(str(error).splitlines()), type(error).__name__))[:300]
+
+
+def describe_damage(error: BaseException) -> str:
+    """Return in one line why bytes cannot be read, without NumPy's advice to read pickles."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, KeyError):
+        return str(error.args[0])
+    if isinstance(error, TypeError | AttributeError):
+        return "it is of another form"
+    return "it holds no arrays of numbers" if "pickle" in str(error) else short(error)
 
 
 def foreign_worker(worker: str, difference: str) -> UserError:

@@ -18,6 +18,7 @@ from pipelines.cli.shell import use_data_dir
 from pipelines.errors import WORKERS, check_counts
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
+from pipelines.runtime.progress import say_begin
 from tuning.plan import Goal, StudyPlan, changed_fields
 
 PROG = "python -m tuning"
@@ -98,10 +99,12 @@ def resume_search(study: str, arguments: list[str]) -> tuple[dict[str, Any], boo
 def _search(
     name: str, plan: StudyPlan | None, length: Length, force: bool = False
 ) -> tuple[dict[str, Any], bool]:
-    from tuning.study import search
-
     use_data_dir(length.data_dir)
     goal = Goal(length.trials, length.hours, length.patience)
     where, count = length.storage, length.workers
+    about = f": {plan.trained_name} at {plan.scale} scale" if plan else ""
+    say_begin(f"Study {name}{about}; loading Optuna and MLflow.", length.json)
+    from tuning.study import search
+
     document = search(name, plan, goal, where=where, worker_count=count, force=force)
     return document, length.json

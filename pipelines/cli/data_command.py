@@ -7,13 +7,15 @@ from typing import Any
 
 from pipelines.cli.shell import exit_with_error, print_answer
 from pipelines.data import datasets
-from pipelines.data.integrity import UNREADABLE, check
+from pipelines.data.integrity import UNREADABLE, check, explain_damage
 from pipelines.data.own import packing, prepared_set
 from pipelines.errors import unknown
+from pipelines.runtime.progress import say_begin
 
 
 def data_command(action: str, name: str | None, size: int | None, json: bool) -> None:
     """Do what the action says with the data set of that name, or at that place; print its state."""
+    say_begin(f"Reading {name or 'the data sets'} in {datasets.data_home()}.", json)
     if name and action == "prepare" and name.startswith(prepared_set.PREFIX):
         print(f"{name} is ready in {prepared_set.data_set(name).prepare()}", file=sys.stderr)
     if name is not None or size is not None:
@@ -27,21 +29,28 @@ def data_command(action: str, name: str | None, size: int | None, json: bool) ->
             "The data set to " + action, "nothing", datasets.DATASETS, "python -m pipelines data"
         )
     else:
-        if action == "prepare":
-            print(f"{name} is ready in {datasets.get(name).prepare()}", file=sys.stderr)
-        elif action == "pack":
-            print(f"{name} is packed in {datasets.get(name).pack()}", file=sys.stderr)
-        print_answer(datasets.get(name).check(required=True), json, lambda row: show([row]))
+        with explain_damage(name):
+            if action == "prepare":
+                print(f"{name} is ready in {datasets.get(name).prepare()}", file=sys.stderr)
+            elif action == "pack":
+                print(f"{name} is packed in {datasets.get(name).pack()}", file=sys.stderr)
+            row = datasets.get(name).check(required=True)
+        print_answer(row, json, lambda row: show([row]))
 
 
 def show(rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print a line a data set; of a person's own, where it is the only one, what is in it, too."""
+    """Print a line a data set, then what is wrong with those that cannot be read.
+
+    Of a person's own, where it is the only one, print what is in it, too.
+    """
     rows = list(rows)
     width = max([14, *(len(row["name"]) for row in rows)])
     for row in rows:
         counts = [f"{part} {row[part]}" for part in ("train", "val", "test") if part in row]
-        about = row.get("why") or ", ".join(counts) or "-"
-        print(f"{row['name']:<{width}} {row['state']:<14} {about}")
+        print(f"{row['name']:<{width}} {row['state']:<14} {', '.join(counts) or '-'}")
+    for row in rows:
+        if "why" in row:
+            print(f"{row['name']}: {row['why']}")
     if len(rows) == 1 and "pixels" in rows[0]:
         _show_own(rows[0])
 
@@ -66,10 +75,4 @@ def check_command(json: bool) -> None:
     document = check()
     print_answer(document, json, lambda document: show(document["data"]))
     if document[UNREADABLE]:
-        broken = {row["name"]: row["why"] for row in document["data"] if "why" in row}
-        why = "; ".join(f"{name}: {reason}" for name, reason in broken.items())
-        anew = "; ".join(f"python -m pipelines data prepare {name}" for name in broken)
-        exit_with_error(
-            f"Data that are there must be readable. Received: {why}. Delete these in "
-            f"{datasets.data_home()} and make them anew: {anew}"
-        )
+        exit_with_error(f"These data sets cannot be read: {', '.join(document[UNREADABLE])}.")

@@ -6,11 +6,12 @@ fail; "note": it costs something.
 
 import itertools
 import json
+import os
 import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +22,7 @@ from urllib.request import url2pathname
 from pipelines import __version__
 from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import places, provenance
+from pipelines.runtime.plain_table import print_prose
 
 SUPPORTED_PYTHONS = ("3.11", "3.12", "3.13")  # what requirements*.txt are compiled for
 STATES = ("ok", "note", "problem")
@@ -71,8 +73,11 @@ def reason_unwritable(folder: Path) -> str:
     return ""
 
 
-def examine() -> dict[str, Any]:
-    """Return the JSON document of all checks but those that need one with a problem."""
+def examine(report: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+    """Return the JSON document of all checks but those that need one with a problem.
+
+    `report` gets the row of each check as it ends.
+    """
     findings: dict[str, Finding] = {}
     for name, check in CHECKS.items():
         needed = findings.get(NEEDS.get(name, ""))
@@ -86,21 +91,28 @@ def examine() -> dict[str, Any]:
                     "it could not be examined, nor what builds on it",
                     "mend what the sentence names, then repeat python -m pipelines doctor",
                 )
+            if report:
+                report({"check": name, **asdict(findings[name])})
     healthy = all(finding.state != "problem" for finding in findings.values())
     checks = [{"check": name, **asdict(finding)} for name, finding in findings.items()]
     return {"healthy": healthy, "checks": checks}
 
 
-def show(document: dict[str, Any]) -> None:
-    """Print the checks, aligned; below each problem and note, what it costs and its mend."""
-    checks = document["checks"]
-    width = max(len(row["check"]) for row in checks)
-    for row in checks:
-        print(f"{row['state']:<7}  {row['check']:<{width}}  {row['found']}")
-        for key in ("costs", "mend"):
-            if row[key]:
-                print(f"{'':<{width + 11}}{key + ':':<7}{row[key]}")
-    counts = [f"{sum(row['state'] == s for row in checks)} {s}" for s in STATES]
+def show_row(row: Mapping[str, Any]) -> None:
+    """Print what a check found; below a problem and a note, what it costs and its mend."""
+    width = max(map(len, CHECKS))
+    set_in = " " * (width + 11)
+    print_prose(f"{row['state']:<7}  {row['check']:<{width}}  {row['found']}", after=set_in)
+    if row["costs"]:
+        print_prose(f"costs: {row['costs']}", set_in, after=f"{set_in}  ")
+    for step in filter(None, row["mend"].split("; ")):
+        print(f"{set_in}mend:  {step}")  # a command stays whole, to be pasted
+    sys.stdout.flush()
+
+
+def show_counts(document: Mapping[str, Any]) -> None:
+    """Print whether all is well, once the checks are printed."""
+    counts = [f"{sum(row['state'] == s for row in document['checks'])} {s}" for s in STATES]
     verdict = "healthy" if document["healthy"] else "not healthy"
     print(f"\n{verdict}: {', '.join(counts)}")
 
@@ -147,13 +159,26 @@ def _check_package(commit: str) -> Finding:
 
 def check_evidence() -> Finding:
     """Check that the project's results and evidence are here."""
+    from pipelines.results import published
+    from pipelines.tracking.bundles import file_format
+
     folder = places.published_folder()
-    bundles, results = [*folder.glob("mlruns/evidence/*.zip")], folder / "results.json"
+    bundles, results = [*folder.glob("mlruns/evidence/*.zip")], folder / published.FILE
     found = f"{len(bundles)} bundles in {folder / 'mlruns' / 'evidence'}, and {results}"
-    if not (bundles and results.is_file()):
+    again = places.restore_published()
+    if not (bundles and published.read(results)["claims"]):
         costs = "list, show and report have no verdicts of the project's, and nothing is compared"
-        again = "git checkout -- results.json mlruns" if places.is_checkout() else "install it anew"
         return Finding("problem", f"of {found} something is lacking", costs, again)
+    damaged = []
+    for file in bundles:
+        try:
+            file_format.read_manifest(file)
+        except UserError:
+            damaged.append(str(file))
+    if damaged:
+        found = f"of {found} these are no whole bundles: {', '.join(damaged)}"
+        costs = "the runs of the project that were in them are in no table"
+        return Finding("problem", found, costs, f"move them away, then {again}")
     if not places.is_checkout():
         found += "; evidence add, evidence work and report --publish need a checkout"
     return Finding("ok", found)
@@ -260,6 +285,7 @@ def check_runs() -> Finding:
 
 def check_artifacts() -> Finding:
     """Check that figures, models and patches can be written, and those of runs be found."""
+    from pipelines.results import reference_runs
     from pipelines.tracking import history, store
     from pipelines.tracking.bundles import exporting
 
@@ -276,9 +302,10 @@ def check_artifacts() -> Finding:
         mend = "change its permissions, or choose another store with MLFLOW_TRACKING_URI"
         return Finding("problem", found, costs, mend)
     models = exporting.models_by_run()
+    without_files = f"tags.kind != 'setting' and tags.kind != '{reference_runs.KIND}'"
     missing = [
         place
-        for run in history.search("attributes.status = 'FINISHED' and tags.kind != 'setting'")
+        for run in history.search(f"attributes.status = 'FINISHED' and {without_files}")
         for place in exporting.missing_files(run, models.get(run.info.run_id, []))
     ]
     if missing:
@@ -313,28 +340,32 @@ def check_studies() -> Finding:
     return Finding("ok", f"whole: {', '.join(map(str, files))}" if files else "none yet")
 
 
+def check_schedule() -> Finding:
+    """Check that the schedule's database can be read."""
+    from pipelines.scheduling import engine, schedule
+    from pipelines.tracking import store
+
+    if not os.environ.get("SCHEDULE_STORAGE") and not (store.home() / "schedule.db").exists():
+        return Finding("ok", "none yet")
+    with engine.open_client() as client:
+        jobs = [job.name for job, _ in schedule.read_jobs(client)]
+    return Finding("ok", f"jobs: {', '.join(jobs) or 'none'}")
+
+
 def check_data_sets() -> Finding:
     """Check which data sets can be read, and which claims cannot run without the others."""
-    from pipelines.data import datasets
+    from pipelines.data import datasets, integrity
     from pipelines.measurement import claim_catalog
 
-    home, states, broken = datasets.data_home(), {}, {}
-    for name in datasets.DATASETS:
-        try:
-            states[name] = str(datasets.get(name).check()["state"])
-        except Exception as error:
-            broken[name] = error
+    home, rows = datasets.data_home(), integrity.check()["data"]
+    states = {row["name"]: row["state"] for row in rows}
     prepare = f"python -m pipelines data prepare {{}} --data-dir {home}"
-    if broken:
-        steps = [
-            "do what the sentence says"
-            if isinstance(error, UserError | Unavailable)
-            else f"move {home / name} away, then {prepare.format(name)}"
-            for name, error in broken.items()
-        ]
-        found = "; ".join(f"{name}: {describe_error(error)}" for name, error in broken.items())
-        costs = f"recipes and claims on {', '.join(broken)} fail"
-        return Finding("problem", found, costs, "; ".join(dict.fromkeys(steps)))
+    if broken := [row["name"] for row in rows if "why" in row]:
+        found = f"cannot be read in {home}: {', '.join(broken)}"
+        own = "name your own pictures again by --data"
+        steps = [prepare.format(name) if name in datasets.DATASETS else own for name in broken]
+        steps = ["python -m pipelines data says which files to delete", *dict.fromkeys(steps)]
+        return Finding("problem", found, "recipes and claims on them fail", "; ".join(steps))
     where = f"{home}{'' if home.exists() else ' (not there yet)'}"
     found = f"{where}: " + ", ".join(f"{name} {state}" for name, state in states.items())
     if "on first use" in states.values() and (why := reason_unwritable(home)):
@@ -365,6 +396,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "running runs": check_runs,
     "artifacts": check_artifacts,
     "studies": check_studies,
+    "schedule": check_schedule,
     "data sets": check_data_sets,
     "memory": check_memory,
     "disk": check_disk,

@@ -1,4 +1,7 @@
-"""`python -m pipelines list`: claims, recipes, models, schedules and data sets, as tables."""
+"""`python -m pipelines list`: claims, recipes, models, schedules, data sets on one screen.
+
+`list claims` and `list recipes` say of each what it is about, what it costs, which data it needs.
+"""
 
 import itertools
 import shutil
@@ -6,14 +9,17 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pipelines.runtime.plain_table import wrap_prose
+
 PROG = "python -m pipelines"
 NAME, SECOND = 35, 14  # columns of a line
 WIDE = 100  # columns of a terminal with more room for data
 FOOTER = f"""
 Verdicts are those that the project has published.
-Yours beside them:                     {PROG} report
-Card, evidence, settings, cost of one: {PROG} show NAME
-Run one:                               {PROG} run NAME"""
+Yours beside them:   {PROG} report
+Costs and data:      {PROG} list claims; list recipes; data
+All about one:       {PROG} show NAME
+Run one:             {PROG} run NAME"""
 
 
 def list_names() -> dict[str, list[Any]]:
@@ -81,26 +87,47 @@ def state_costs(costs: Mapping[str, Any]) -> str:
 
 
 def show(document: Mapping[str, list[Any]]) -> None:
-    """Print the document of `list`: a name with its columns, below it what it is about.
+    """Print the names in the document of `list`, claims by verdict."""
+    from pipelines.measurement.verdict import VERDICTS
 
-    Claims that are decided come first.
-    """
+    longest = max(len(row["name"]) for row in document["claims"])
+    for verdict in VERDICTS:
+        names = [row["name"] for row in document["claims"] if row["verdict"] == verdict]
+        if names:
+            print(f"claims, {verdict}: {len(names)}")
+            _print_columns(names, longest)
+    recipes = [row["name"] for row in document["recipes"]]
+    here = document["data_at_hand"]
+    data = [name if name in here else f"{name} (not here)" for name in document["data"]]
+    for title, names in {**document, "recipes": recipes, "data": data}.items():
+        if title not in {"claims", "data_at_hand"}:
+            print(wrap_prose(f"{title}: {', '.join(names)}", after="  "))
+    print(FOOTER)
+
+
+def _print_columns(names: Sequence[str], longest: int) -> None:
+    """Print names of at most that length in as many columns as the terminal has room for."""
+    columns = max(1, (shutil.get_terminal_size().columns - 1) // (longest + 2))
+    lines = -(-len(names) // columns)
+    for number in range(lines):
+        print("".join(f"  {name:<{longest}}" for name in names[number::lines]).rstrip())
+
+
+def show_claims(document: Mapping[str, list[Any]]) -> None:
+    """Print of every claim verdict, costs and data, below it what it says; the decided first."""
     from pipelines.measurement.verdict import UNDECIDED
 
     _print_head("claim", "verdict")
     for row in sorted(document["claims"], key=lambda row: row["verdict"] in UNDECIDED):
         _print_row(row, row["verdict"], row["costs"], row["says"])
-    print()
+
+
+def show_recipes(document: Mapping[str, list[Any]]) -> None:
+    """Print of every recipe what its source reports, costs and data, below it the source."""
     _print_head("recipe", "reported")
     for row in document["recipes"]:
         reported = next((f"{error_pct:g} %" for error_pct in row["reported"].values()), "")
         _print_row(row, reported, row["costs"], row["source"])
-    here = document["data_at_hand"]
-    data = [name if name in here else f"{name} (not here)" for name in document["data"]]
-    for title, names in {**document, "data": data}.items():
-        if title in ("models", "schedules", "data"):
-            print(f"\n{_wrap(f'{title}: ' + ', '.join(names)).strip()}")
-    print(FOOTER)
 
 
 def _widths() -> tuple[int, int, int]:
@@ -128,16 +155,8 @@ def _print_row(row: Mapping[str, Any], second: str, costs: Mapping[str, str], ab
     seconds = textwrap.wrap(second, SECOND - 1) or [""]
     for cells in itertools.zip_longest([row["name"]], seconds, cost, data, fillvalue=""):
         first, word, cost_text, data_text = cells
-        print(f"{first:<{NAME}}{word:<{SECOND}}{cost_text:<{cost_width}}{data_text}".rstrip())
-    print(_wrap(about))
-
-
-def _wrap(text: str) -> str:
-    """Return a text that is set in."""
-    width = max(20, _widths()[0] - 1)
-    return textwrap.fill(
-        text, width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
-    )
+        print(f"{first:<{NAME}}{word:<{SECOND}}{cost_text:<{cost_width - 1}} {data_text}".rstrip())
+    print(wrap_prose(about, "  "))
 
 
 def _fold(words: Sequence[str], width: int) -> list[str]:

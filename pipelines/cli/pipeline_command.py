@@ -26,6 +26,7 @@ from pipelines.errors import LISTED_BY, Ended, UserError, check_counts, unknown
 from pipelines.recipes import catalog, checks
 from pipelines.recipes.catalog import Scale
 from pipelines.recipes.recipe import Recipe
+from pipelines.runtime.progress import say_begin
 from pipelines.scheduling import pipeline
 from pipelines.scheduling.pipeline import Step
 
@@ -164,6 +165,7 @@ def _run(
     def say(line: str) -> None:
         print(line, file=sys.stderr if json else sys.stdout, flush=True)
 
+    say_begin(f"{title}: {', '.join(step.name for step in steps)}.", json)
     try:
         document = pipeline.run_pipeline(name, title, steps, params=params, say=say)
     except Ended as error:

@@ -12,6 +12,7 @@ from pipelines.results import regressions
 from pipelines.results.evaluation import evaluate, print_evaluation
 from pipelines.results.evidence.check import check_evidence
 from pipelines.runtime import notify
+from pipelines.runtime.plain_table import print_prose
 from pipelines.tracking import history
 from pipelines.tracking.history import Row
 
@@ -90,14 +91,14 @@ def evidence_check_command(
 
 def _print_evidence_check(document: Mapping[str, Any]) -> None:
     for each in document["claims"]:
-        other = f", {each['other_code']} settings by other code" if each["other_code"] else ""
-        print(f"{each['claim']:<36} {each['verdict']:<14} n = {each['seeds']}{other}")
+        other = f", {each['other_code']} by other code" if each["other_code"] else ""
+        print(f"{each['claim']:<35} {each['verdict']:<18} n = {each['seeds']}{other}")
     if document["again"]["asked"] and not document["again"]["cells"]:
         print("Nothing was measured anew: no cell is stated to take so little. Set --max-minutes.")
     for cell in document["again"]["cells"]:
         print(f"Measured anew (--draw {document['again']['draw']}): {cell}")
     for problem in document["problems"]:
-        print(problem)
+        print_prose(problem)
     print(
         f"{len(document['claims'])} verdicts derived from their curves, "
         f"{len(document['problems'])} differences."

@@ -29,6 +29,7 @@ from pipelines.running.existing import Reuse, refuse_changed
 from pipelines.running.run_options import RunOptions
 from pipelines.running.seeds import repeat
 from pipelines.runtime import backend
+from pipelines.runtime.progress import say_begin
 from pipelines.training import tf_config
 
 PROG = "python -m pipelines"
@@ -199,6 +200,7 @@ def sweep_command(name: str, arguments: list[str]) -> None:
             f"A sweep takes a claim. Received: {name} is a recipe. Vary its settings with "
             f"{PROG} run {name}, or search them with python -m tuning."
         )
+    say_begin(f"{name} at {parsed.scale} scale: measuring {' '.join(parsed.grid)}.", parsed.json)
     document = sweep.sweep(
         name,
         parsed.scale,
@@ -236,6 +238,10 @@ def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any, A
 def _run_claim(name: str, options: Options, settings: Any) -> None:
     if isinstance(settings, Recipe):
         _check_seeds(name, options, settings)
+    cost = claim_catalog.load(name).costs.get(options.scale)
+    takes = f", which takes {cost}" if cost else ""
+    begin = f"{name} at {options.scale} scale{takes}: looking for a finished run, else measuring."
+    say_begin(begin, options.json)
     bundles.import_if_own([name])
     document = sweep.check(
         name,
@@ -268,6 +274,9 @@ def _run_recipe(recipe: Recipe, options: Options, machines: Any = None) -> None:
             f"A claim has seeds of its own. Received: --only-seed {options.only_seed} for the "
             f"recipe {recipe.name}. Set --seed instead."
         )
+    length = f"{recipe.steps:,} steps" if recipe.steps else f"{recipe.epochs:g} epochs"
+    begin = f"{recipe.name} at {options.scale} scale: {length} on {recipe.data}"
+    say_begin(f"{begin}; loading {backend.name()}, unless a finished run is found.", options.json)
     run_options = dataclasses.replace(options.run_options, machines=machines)
     document = repeat(recipe, options.seeds, run_options, run_as) | {"scale": options.scale}
     print_answer(document, options.json, tables.show_training)

@@ -1,11 +1,13 @@
 """`python -m pipelines schedule ...`: commands of ours at their times.
 
-serve runs them; list, add, remove, pause and resume are about jobs; run-now and history about
-their ticks. A job is a command line of this project; a tick is a moment at which it is due."""
+serve runs them; list, add, remove, pause and resume are about jobs; run-now runs one at once;
+history says what became of every time at which one was due. A job is a command line of this
+project; a new schedule has none."""
 
 import dataclasses
 import shlex
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,6 +18,7 @@ from pipelines.cli.parsing import parse_command
 from pipelines.cli.shell import print_answer
 from pipelines.data.own import packing
 from pipelines.errors import UserError
+from pipelines.runtime.durations import format_distance
 from pipelines.scheduling import jobs, times
 
 PROG = "python -m pipelines schedule"
@@ -57,7 +60,7 @@ def serve(storage: Storage = None) -> None:
 
 @app.command(name="list")
 def list_command(json: bool = False, storage: Storage = None) -> None:
-    """Show the jobs, when each is due next, and how its last tick went."""
+    """Show the jobs, when each is due next, how it went last, and which jobs can be added."""
     from pipelines.scheduling import engine, schedule_report
 
     with engine.open_client(storage) as client:
@@ -69,14 +72,14 @@ def list_command(json: bool = False, storage: Storage = None) -> None:
 class When:
     """The times of a job, and what is done when it fails or is late.
 
-    What is left out is as a shipped job of that name has it, else as it is said here.
+    What is left out is as a job of that name has it that comes with the project, else as said here.
     """
 
     cron: str = ""
     """Minute, hour, day, month, weekday, in the time zone --tz."""
     every: str = ""
-    """Instead of that, the time between two ticks, which divides a minute, an hour or a day: 20s,
-    5m, 6h, 1d."""
+    """Instead of that, the time after which it is due again, which divides a minute, an hour or a
+    day: 20s, 5m, 6h, 1d."""
     tz: str | None = None
     """A name of the IANA database (None: this machine's own)."""
     timeout: str | None = None
@@ -87,7 +90,7 @@ class When:
     backoff: str | None = None
     """Before the first further attempt; twice as long before each next one (None: 60s)."""
     missed: Literal["once", "skip"] | None = None
-    """Ticks at which nothing served: run the last one, late, or none of them (None: once)."""
+    """Where it was due and nothing served: run it once, late, or not at all (None: once)."""
     notify: str = ""
     """A URL, to which a document is posted, or a command, which gets it on standard input: for
     every attempt that fails or is killed."""
@@ -114,9 +117,9 @@ class When:
         return {key: value for key, value in values.items() if value is not None}
 
     def job(self, name: str, line: str) -> jobs.ScheduledJob:
-        """Return the job described, or a shipped one with the given fields changed."""
+        """Return the job described, or one of the project's with the given fields changed."""
         fields, tz = self.fields(), self.tz or times.local_zone()
-        shipped = jobs.default_jobs(tz)
+        shipped = jobs.shipped_jobs(tz)
         if name in shipped and not line:
             return dataclasses.replace(shipped[name], **fields)
         if "cron" not in fields:
@@ -142,12 +145,12 @@ def add(
     storage: Storage = None,
 ) -> None:
     """Add a job: `add NAME --cron '0 3 * * *' --tz Europe/Berlin -- run CLAIM --force`; `add NAME`
-    brings a shipped job back, with the options that are given.
+    adds one that comes with the project (`schedule list`), with the options that are given.
 
     Args:
         name: Small letters, digits and hyphens.
         when: When it runs.
-        command: The command line, or, simpler, all that follows --; {date} is the day of the tick.
+        command: The command line, or, simpler, all that follows --; {date} is the day of its time.
         replace: Put this in the place of a job of that name.
         storage: The schedule's database (None: SCHEDULE_STORAGE, else schedule.db beside the runs).
     """
@@ -159,7 +162,9 @@ def add(
     with engine.open_client(storage) as client:
         schedule.add(client, job, replace)
         due = schedule.next_ticks(client)[job]
-    print(f"{name} is due next at {due:%Y-%m-%d %H:%M:%S} {job.tz}: {job.command}")
+    if due:
+        distance = format_distance(due, datetime.now(UTC))
+        print(f"{name} is due {distance}, at {due:%Y-%m-%d %H:%M:%S} {job.tz}: {job.command}")
     print("It runs while a server does: python -m pipelines schedule serve")
 
 
@@ -172,16 +177,16 @@ def remove(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
 
 @app.command
 def pause(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
-    """Stop the ticks of a job until it is resumed; one that runs goes on."""
+    """Let a job be due no more until it is resumed; one that runs goes on."""
     _change(storage, name, "pause")
-    print(f"{name} has no ticks until: {PROG} resume {name}")
+    print(f"{name} is paused until: {PROG} resume {name}")
 
 
 @app.command
 def resume(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
-    """Let a paused job have ticks again, from now on."""
+    """Let a paused job be due again at its times, from now on."""
     _change(storage, name, "resume")
-    print(f"{name} has ticks again, from now on.")
+    print(f"{name} is due again at its times, from now on.")
 
 
 def _change(storage: str | None, name: str, how: str) -> None:
@@ -206,7 +211,8 @@ def history(
     json: bool = False,
     storage: Storage = None,
 ) -> None:
-    """Show what became of every tick, of all jobs or one: ran, failed, killed, skipped or missed.
+    """Show what became of every time at which a job, or one, was due: ran, failed, killed, skipped
+    or missed.
 
     Args:
         name: A job, also one that is no longer there.

@@ -16,7 +16,7 @@ from pipelines.measurement.verdict import UNDECIDED
 from pipelines.recipes import catalog
 from pipelines.results.published import read_claims
 from pipelines.results.reference_runs import list_places
-from pipelines.runtime.plain_table import plain_table
+from pipelines.runtime.plain_table import plain_table, wrap_prose
 
 INDENT = "  "
 EVIDENCE = ("verdict", "scale", "as printed", "measured", "cost", "commit", "run")
@@ -100,7 +100,7 @@ def show(document: Mapping[str, Any]) -> None:
                 _print_markdown_table(console, paragraph.splitlines())
             else:
                 lines = paragraph.splitlines() if paragraph[0] == " " else ITEM.split(paragraph)
-                print("\n".join(_fill(line, console.width, INDENT) for line in lines))
+                print("\n".join(_fill(line, INDENT) for line in lines))
         quoted = []
         for each in document["quotations"]:
             open_ones = [setting for setting, stated in each["needs"].items() if not stated]
@@ -131,7 +131,7 @@ def show(document: Mapping[str, Any]) -> None:
 def _print_markdown_table(console: Any, lines: Sequence[str]) -> None:
     """Print a table of Markdown: its head, a line of dashes and its rows."""
     head, _, *rows = ([cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines)
-    table = plain_table(*head)
+    table = plain_table(*head, whole=0)
     for row in rows:
         table.add_row(*row, end_section=True)
     console.print(table)
@@ -163,7 +163,6 @@ def _print_evidence(console: Any, document: Mapping[str, Any]) -> None:
 def _print_settings(console: Any, scales: Mapping[str, Any]) -> None:
     """Print a table of the settings that scales differ in, then those that they share."""
     table, shared = plain_table("", *scales), []
-    table.columns[0].no_wrap = True
     for key in dict.fromkeys(key for about in scales.values() for key in about["settings"]):
         typed = [str(about["settings"].get(key, "")) for about in scales.values()]
         values = ["None" if v == "null" else re.sub(r",(?=\S)", ", ", v) for v in typed]
@@ -184,18 +183,9 @@ def _print_lines(console: Any, title: str, lines: Sequence[str]) -> None:
         console.print(f"\n[bold]{title}[/]")
         for line in lines:
             indent = INDENT * (2 if line.startswith(" ") else 1)
-            print(_fill(line.strip(), console.width, indent))
+            print(_fill(line.strip(), indent))
 
 
-def _fill(text: str, width: int, indent: str) -> str:
-    """Return the text in lines of that width; a command as it is, so that it can be pasted."""
-    if COMMAND.match(text):
-        return indent + text
-    return textwrap.fill(
-        " ".join(text.split()),
-        width - 1,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+def _fill(text: str, indent: str) -> str:
+    """Return the text in lines of the terminal; a command as it is, so that it can be pasted."""
+    return indent + text if COMMAND.match(text) else wrap_prose(" ".join(text.split()), indent)

@@ -1,5 +1,6 @@
 """The terminal's view of claims, trainings, sweeps and the scoreboard."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -8,15 +9,14 @@ from pipelines.measurement import claim_catalog
 from pipelines.measurement.claim_run import page, settings_table
 from pipelines.measurement.claim_view import INTERVAL, OUTCOME, ClaimView
 from pipelines.measurement.quotation import SEPARATOR
-from pipelines.measurement.verdict import AFFIRMED, DENIED, SMALLER_SCALE
+from pipelines.measurement.verdict import AFFIRMED, DENIED, NOT_RUN, SMALLER_SCALE
 from pipelines.recipes import catalog
 from pipelines.results import frames, scoreboard
 from pipelines.running.seed_statistics import format_mean
 from pipelines.runtime.durations import format_duration
-from pipelines.runtime.plain_table import plain_table
+from pipelines.runtime.plain_table import plain_table, print_prose
 from pipelines.tracking import history, mlflow_ui, ui_server
 
-SCOREBOARD = ("claim", "decided first by", "recorded by the project", "yours")
 MAX_ROWS = 20  # more rows of a sweep are counted, not shown
 COLOURS = {**dict.fromkeys(AFFIRMED, "green"), **dict.fromkeys(DENIED, "red")}
 SERVED = "while `python -m pipelines ui` runs:"
@@ -24,19 +24,31 @@ FOUND = "Found finished with the same settings; --force repeats it."
 
 
 def show_scoreboard(documents: Iterable[Mapping[str, Any]]) -> None:
-    """Print the scoreboard: what the project recorded of each claim, and you."""
+    """Print the scoreboard: verdict and first number of each claim, the project's and yours."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table()
-    for column in SCOREBOARD:
-        table.add_column(column, overflow="fold")
+    table = plain_table("claim", "the project", "yours")
     for view in map(ClaimView, documents):
+        yours = _describe_result(view.yours)
+        if agreement := view.document.get("agreement"):
+            yours += f", {agreement}"
         colour = COLOURS.get(view.verdict, "yellow")
-        first, second, *results = (view.text(key) for key in SCOREBOARD)
-        table.add_row(first, second, *(Text(text, colour) for text in results))
+        project = _describe_result(view.project) if view.shown else view.verdict
+        table.add_row(view.name, Text(project, colour), Text(yours, colour))
     Console().print(table)
+
+
+def _describe_result(document: Mapping[str, Any] | None) -> str:
+    """Return `holds 0.2453`: the verdict, and the mean of the number that decides it first."""
+    if document is None:
+        return NOT_RUN
+    number = document["metrics"].get(ClaimView(document).deciding_bound["metric"])
+    return (
+        f"{document['verdict']} {number['mean']:.4g}"
+        if number
+        else f"{document['verdict']}, not judged"
+    )
 
 
 def reason_not_measured(document: Mapping[str, Any]) -> str:
@@ -58,17 +70,17 @@ def show_claim(document: Mapping[str, Any]) -> None:
     view = ClaimView(scoreboard.entry_of_run(document).document())
     _print_headline(document)
     if document["reused"]:
-        print(reason_not_measured(document))
+        print_prose(reason_not_measured(document))
     elif "other_code" in document:
         print("Some of its seeds were measured by other code than this.")
     print_numbers(view.numbers(every=False))
     for quoted in filter(None, document["as_printed"].split(SEPARATOR)):
-        _print_prose(f"Quoted, {quoted}")
+        print_prose(f"Quoted, {quoted}")
     if document["floor"]:
-        _print_prose(f"Floor of learning reached: {document['floor']}")
+        print_prose(f"Floor of learning reached: {document['floor']}")
     if view.yours and view.project:
         verdict = f"{view.project['verdict']} at {view.project['scale']} scale"
-        _print_prose(f"The project: {verdict}. Yours: {view.document['agreement']}.")
+        print_prose(f"The project: {verdict}. Yours: {view.document['agreement']}.")
     _print_location(document)
 
 
@@ -89,12 +101,11 @@ def _print_headline(document: Mapping[str, Any]) -> None:
     shown = "shown, not judged" if verdict == SMALLER_SCALE else verdict
     seeds = "1 seed" if document["seeds"] == 1 else f"{document['seeds']} seeds"
     cost = f"{seeds}, {format_duration(document['wall_s'])}"
-    _print_prose(
+    _print_markup(
         f"[bold]{document['claim']}: [{COLOURS.get(verdict, 'yellow')}]{shown}[/][/] at "
-        f"{document['scale']} scale, {cost} ({document['source']})",
-        markup=True,
+        f"{document['scale']} scale, {cost} ({document['source']})"
     )
-    _print_prose(document["says"])
+    print_prose(document["says"])
 
 
 def show_training(document: Mapping[str, Any]) -> None:
@@ -113,10 +124,9 @@ def show_training(document: Mapping[str, Any]) -> None:
     several = document["seeds"] > 1
     seeds = f", {document['seeds']} seeds" if several else ""
     took = format_duration(metrics["wall_s"]["mean"]) + " each" * several
-    _print_prose(
+    _print_markup(
         f"[bold]{document['recipe']}: {', '.join(headline)}[/] "
-        f"at {document['scale']} scale{seeds}, {took}",
-        markup=True,
+        f"at {document['scale']} scale{seeds}, {took}"
     )
     if document["reused"]:
         print(FOUND)
@@ -138,7 +148,6 @@ def show_training(document: Mapping[str, Any]) -> None:
 def show_sweep(document: Mapping[str, Any]) -> None:
     """Print a sweep, one row a setting."""
     from rich.console import Console
-    from rich.table import Table
 
     _print_headline(document)
     if document["reused"]:
@@ -146,15 +155,22 @@ def show_sweep(document: Mapping[str, Any]) -> None:
     if not document["settings"]:
         print(f"{settings_table.FILE} is not here: the run was exported without it.")
         return
-    head, *body = settings_table.summarize(document["settings"])
-    inner = claim_catalog.load(document["claim"]).inner
-    over = f"over {inner}" if inner else "of every setting"
-    table = Table(*head, caption=f"worst value {over}; mean ± sd over seeds")
+    lines = settings_table.summarize(document["settings"])
+    console = Console(highlight=False)
+    widths = [3 + max(map(len, column)) for column in zip(*lines, strict=True)]
+    shown = sum(total <= console.width + 3 for total in itertools.accumulate(widths))
+    head, *body = (line[:shown] for line in lines)
+    table = plain_table(*head, whole=shown)
     for row in body[:MAX_ROWS]:
         table.add_row(*row)
-    Console().print(table)
-    if len(body) > MAX_ROWS:
-        print(f"{len(body) - MAX_ROWS} more settings are in {settings_table.FILE}.")
+    console.print(table)
+    inner = claim_catalog.load(document["claim"]).inner
+    over = f"over {inner}" if inner else "of every setting"
+    print(f"Shown is the worst value {over}; mean ± sd over seeds.")
+    more = {"settings": len(body) - MAX_ROWS, "columns": len(widths) - shown}
+    for what, count in more.items():
+        if count > 0:
+            print(f"More {what} in {settings_table.FILE} of the run: {count}.")
     _print_location(document)
 
 
@@ -168,9 +184,9 @@ def _print_location(document: Mapping[str, Any]) -> None:
     print(mlflow_ui.run_page(run_id))
 
 
-def _print_prose(text: str, markup: bool = False) -> None:
-    """Print a sentence, broken between words where it goes to a terminal."""
+def _print_markup(text: str) -> None:
+    """Print a sentence with rich's markup, broken between words where it goes to a terminal."""
     from rich.console import Console
 
     console = Console(highlight=False)
-    console.print(text, markup=markup, soft_wrap=not console.is_terminal)
+    console.print(text, soft_wrap=not console.is_terminal)

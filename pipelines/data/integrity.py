@@ -5,8 +5,10 @@ down when they were prepared. Bytes that have changed in place are found in pack
 which have checksums.
 """
 
+import contextlib
 import json as json_format
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,21 @@ from pipelines.errors import UserError, short
 
 UNREADABLE = "unreadable"
 FRAME = 16  # bytes of length and checksums around every record of a file
+
+
+@contextlib.contextmanager
+def explain_damage(name: str) -> Iterator[None]:
+    """Let the error of a damaged file say what to do; no command makes a person's own anew."""
+    try:
+        yield
+    except UserError as error:
+        damage, _, command = str(error).partition("Make it anew:")
+        if not command:
+            raise
+        anew = f"make it anew:{command}"
+        if name not in datasets.DATASETS:
+            anew = "name the folder or file of the pictures again by --data."
+        raise UserError(f"{damage}Delete it, and {anew}") from error
 
 
 def check() -> dict[str, Any]:
@@ -30,24 +47,28 @@ def is_at_hand(name: str) -> bool:
     """Return whether a data set can be used as it is, by what is written beside it alone."""
     from pipelines.data.embedded import EMBEDDED
 
-    data_set = datasets.get(name)
     if name in EMBEDDED:
         return True
     try:
+        data_set = datasets.get(name)
         return data_set.examples(data_set.defaults()) > 0
-    except UserError:
+    except Exception:  # as `_describe`
         return False
 
 
 def _describe(name: str) -> dict[str, Any]:
     try:
-        description = datasets.get(name).check()
+        with explain_damage(name):
+            description = datasets.get(name).check()
         if description["state"] == "prepared":
             _check_sizes(Path(description["folder"]))
     except UserError as error:
         why = str(error)
     except Exception as error:  # TensorFlow's, a parser's, the disk's: all mean the same
-        why = re.sub(r"\{\{.*?\}\} | \[Op:.*", "", short(error)) or type(error).__name__
+        said = re.sub(r"\{\{.*?\}\} | \[Op:.*", "", short(error)) or type(error).__name__
+        home = datasets.data_home()
+        anew = f"python -m pipelines data prepare {name} --data-dir {home}"
+        why = f"{said}. Delete it in {home}, and make it anew: {anew}"
     else:
         return description
     return {"name": name, "prepared": True, "state": UNREADABLE, "why": why}

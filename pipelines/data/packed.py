@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.errors import DAMAGE_ERRORS, UserError, disk_error
+from pipelines.errors import DAMAGE_ERRORS, UserError, describe_damage, disk_error
 from pipelines.runtime.files import replace_whole
 
 PARTS = ("train", "test")
@@ -85,7 +85,9 @@ def read_about(path: Path, name: str) -> dict[str, Any]:
         with zipfile.ZipFile(path) as archive:
             return dict(json.loads(archive.read(ABOUT)))
     except DAMAGE_ERRORS as error:
-        raise damage_error(path, name, f"not a packed data set ({error})") from error
+        raise damage_error(
+            path, name, f"not a packed data set ({describe_damage(error)})"
+        ) from error
 
 
 def counts(path: Path, name: str, classes: int, shape: tuple[int, ...]) -> dict[str, int]:
@@ -97,7 +99,9 @@ def counts(path: Path, name: str, classes: int, shape: tuple[int, ...]) -> dict[
         with path.open("rb") as file, np.load(file) as archive:
             return {part: _count(archive, part, classes, shape) for part in PARTS}
     except DAMAGE_ERRORS as error:
-        raise damage_error(path, name, f"not a packed data set ({error})") from error
+        raise damage_error(
+            path, name, f"not a packed data set ({describe_damage(error)})"
+        ) from error
 
 
 def _count(archive: Any, part: str, classes: int, shape: tuple[int, ...]) -> int:
@@ -131,7 +135,9 @@ def read(path: Path, name: str, classes: int, shape: tuple[int, ...]) -> Packed:
         sums, found = about["sha256"], (str(about["version"]), about["name"])
         damaged = [key for key, array in arrays.items() if _sha256(array) != sums[key]]
     except DAMAGE_ERRORS as error:
-        raise damage_error(path, name, f"not a packed data set ({error})") from error
+        raise damage_error(
+            path, name, f"not a packed data set ({describe_damage(error)})"
+        ) from error
     if damaged:
         raise damage_error(path, name, f"{' and '.join(damaged)} of another checksum")
     if found[1] != name:

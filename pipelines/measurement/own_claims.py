@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
-from pipelines.errors import DAMAGE_ERRORS, UserError
+from pipelines.errors import DAMAGE_ERRORS, UserError, describe_damage
 from pipelines.measurement.claim import Claim
 from pipelines.runtime import files
 from pipelines.tracking import store
@@ -70,7 +70,14 @@ def find() -> dict[str, tuple[str, Path]]:
 
     What cannot be loaded any more is left out, and said once.
     """
-    found = {n: (f"{FOLDER}.{Path(p).stem}", Path(p)) for n, p in _remembered().items()}
+    try:
+        remembered = _remembered()
+    except UserError as error:
+        remembered = {}
+        if REMEMBERED not in _refused:
+            print(f"Your own claims are left out. {error}", file=sys.stderr)
+        _refused.add(REMEMBERED)
+    found = {n: (f"{FOLDER}.{Path(p).stem}", Path(p)) for n, p in remembered.items()}
     for name, (module, path) in [*found.items(), *_offered().items()]:
         try:
             load(module, path)
@@ -134,7 +141,8 @@ def _remembered() -> dict[str, str]:
     except DAMAGE_ERRORS as error:
         raise UserError(
             "The list of your own claims must be readable. Received: "
-            f"{store.home() / REMEMBERED}: {error}. Delete it, and run your claims by their files."
+            f"{store.home() / REMEMBERED}: {describe_damage(error)}. Delete it, and run "
+            "your claims by their files."
         ) from error
 
 

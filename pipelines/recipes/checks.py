@@ -3,7 +3,7 @@
 import sys
 
 import keras_models
-from pipelines.data import datasets
+from pipelines.data import datasets, integrity
 from pipelines.errors import LISTED_BY, UserError, unknown
 from pipelines.recipes import lr
 from pipelines.recipes.recipe import LONGEST, Recipe
@@ -15,7 +15,8 @@ def check(recipe: Recipe) -> None:
     Quick, without Keras. What depends on the machine is checked by `check_here`.
     """
     lr.check(recipe.schedule, recipe.schedule_args)
-    data = datasets.get(recipe.data)
+    with integrity.explain_damage(recipe.data):
+        data = datasets.get(recipe.data)
     data.check_arguments(recipe.data_args)
     check_even(recipe, recipe.devices or 1)
     for name, option in data.unsuitable_settings().items():

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import tyro
 
 import keras_models
-from pipelines.data import datasets
+from pipelines.data import datasets, integrity
 from pipelines.data.splits import PAD
 from pipelines.errors import UserError, check_names
 from pipelines.recipes import lr
@@ -194,7 +194,8 @@ class Recipe:
                 dropped["model_args"] = {}
                 dropped["model_args"] = keras_models.defaults(changes["model"])
         if changes.get("data", self.data) != self.data:
-            dropped["data_args"] = datasets.get(changes["data"]).start(self.data_args)
+            with integrity.explain_damage(changes["data"]):
+                dropped["data_args"] = datasets.get(changes["data"]).start(self.data_args)
         if changes.get("schedule", self.schedule) != self.schedule:
             dropped["schedule_args"] = lr.defaults(changes["schedule"])
         return dropped

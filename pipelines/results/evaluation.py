@@ -16,6 +16,7 @@ from pipelines.errors import DAMAGE_ERRORS, UserError, short
 from pipelines.recipes.recipe import Recipe
 from pipelines.results import comparison
 from pipelines.runtime import backend
+from pipelines.runtime.plain_table import plain_table
 from pipelines.tracking import history, store, stored_models
 from pipelines.tracking.history import Row
 
@@ -185,9 +186,8 @@ def _compare(
 def print_evaluation(document: Mapping[str, Any]) -> None:
     """Print the evaluation, a row a number."""
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table("number", "recorded", "measured now", "difference", "")
+    table = plain_table("number", "recorded", "measured now", "difference", "")
     for key, each in document["metrics"].items():
         cells = f"{each['recorded']:.6g}", f"{each['measured']:.6g}", f"{each['difference']:+.2g}"
         table.add_row(key, *cells, "agrees" if each["agrees"] else "[red]differs")

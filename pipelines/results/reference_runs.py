@@ -14,7 +14,7 @@ from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes import catalog
 from pipelines.results._paper_numbers import TABLE, Reported
 from pipelines.running.run import EXPERIMENT
-from pipelines.runtime.plain_table import plain_table
+from pipelines.runtime.plain_table import print_prose
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import finished_runs, history, store
 
@@ -155,15 +155,10 @@ def _record(each: Reference) -> str:
 
 
 def print_references(document: Mapping[str, Any]) -> None:
-    """Print a row a number that the sources report: of what, where it is printed."""
-    from rich.console import Console
-
-    table = plain_table("of", "number", "value", "printed in", right=["value"])
+    """Print the numbers that the sources report, below what they are of and where they stand."""
     for row in document["runs"]:
-        name, where = row["name"].removeprefix(f"{SOURCE}: "), row["where"]
+        print_prose(f"{row['name'].removeprefix(f'{SOURCE}: ')}: {row['where']}", after="    ")
         for key, value in row["metrics"].items():
-            table.add_row(name, key, f"{value:,.10g}", where)
-            name, where = "", ""
-    Console(highlight=False).print(table)
+            print(f"  {key:<34}{value:>13,.10g}")
     counts = f"{len(document['runs'])} runs hold these numbers, {document['written']} of them new."
     print(f"{counts} Beside ours: python -m pipelines ui")

@@ -13,6 +13,7 @@ from typing import Any
 
 from pipelines.measurement import claim_catalog, verdict
 from pipelines.running import seed_statistics, seeds
+from pipelines.runtime.plain_table import print_prose
 from pipelines.tracking import history, store
 from pipelines.tracking.history import Row
 
@@ -199,17 +200,18 @@ def _arrow(before: float | str | None, after: float | str | None) -> str:
 def print_regressions(document: Mapping[str, Any]) -> None:
     """Print what was compared and what has changed."""
     for change in document["changes"]:
-        print(_describe_change(change))
+        print_prose(_describe_change(change))
     for name, pair in document["versions"].items():
         print(f"  {name} {_arrow(*pair)}")
     if len(set(document["commits"])) > 1:
         print(f"  commit {_arrow(*document['commits'])}")
     if document["one_seed"]:
-        print(f"One seed, the verdict alone is watched: {', '.join(document['one_seed'])}.")
+        names = ", ".join(document["one_seed"])
+        print_prose(f"One seed, the verdict alone is watched: {names}.")
     if document["compared"] or document["one_seed"]:
         print(f"{document['compared']} results compared, {len(document['changes'])} changes.")
     else:
-        print(
+        print_prose(
             "Nothing to compare: no result was measured twice. Repeat one: run CLAIM --force, or "
             "run RECIPE --seeds 3 --force (of a recipe the mean over seeds is compared)."
         )

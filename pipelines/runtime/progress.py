@@ -1,6 +1,7 @@
-"""The bar in the terminal: how far a long command is, how fast, and how long it still takes."""
+"""What a long command says meanwhile: that it begins, how far it is, how long it still takes."""
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,6 +11,12 @@ SHOWN = {"loss": "loss {:.3g}", "error_pct": "error {:.1f} %"}  # numbers that a
 WIDE = 100  # columns of a terminal with room for the rate beside these numbers
 PARTS = {"val": "validation", "train": "training"}  # the first of these splits is shown
 _innermost: ContextVar[Callable[[str], None] | None] = ContextVar("innermost", default=None)
+
+
+def say_begin(text: str, json: bool = False) -> None:
+    """Say on standard error what begins, before libraries are loaded that take seconds."""
+    if not json:
+        print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager

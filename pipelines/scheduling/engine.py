@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import sqlite3
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +23,6 @@ from dbos._serialization import DefaultSerializer
 
 from pipelines.errors import Unavailable, UserError, disk_error, short, without_password
 from pipelines.runtime import files, heartbeat
-from pipelines.scheduling import jobs, times
 from pipelines.tracking import store
 from pipelines.tracking.database import sqlite_uri
 
@@ -106,7 +104,8 @@ def _database_error(storage: str, error: Exception) -> UserError | Unavailable:
     kind = disk_error(error) if isinstance(error, OSError) else UserError
     return (Unavailable if isinstance(error, sql.exc.OperationalError) else kind)(
         "The schedule needs a database that answers: sqlite:///FILE or postgresql://... "
-        f"Received: {without_password(storage)}: {short(error)}. Set --storage so."
+        f"Received: {without_password(storage)}: {short(error)}. Move away a file that is no "
+        "schedule, or name another database with --storage."
     )
 
 
@@ -117,19 +116,6 @@ def open_client(storage: str | None = None) -> Iterator[DBOSClient]:
     Raise Unavailable if no database answers, UserError if none can.
     """
     url = _prepare_database(storage)
-    with _open_client(url) as client:
-        try:
-            yield client
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise UserError(
-                "A schedule's rows must be as DBOS wrote them. Received: one that is no JSON, in "
-                f"{without_password(url)}: {short(error)}. Restore a copy, or name another with "
-                "--storage."
-            ) from error
-
-
-@contextmanager
-def _open_client(url: str) -> Iterator[DBOSClient]:
     client = DBOSClient(
         system_database_url=url,
         serializer=Json(),
@@ -138,6 +124,14 @@ def _open_client(url: str) -> Iterator[DBOSClient]:
     )
     try:
         yield client
+    except sql.exc.DatabaseError as error:
+        raise _database_error(url, error) from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise UserError(
+            "A schedule's rows must be as DBOS wrote them. Received: one that is no JSON, in "
+            f"{without_password(url)}: {short(error)}. Restore a copy, or name another with "
+            "--storage."
+        ) from error
     finally:
         client.destroy()
 
@@ -192,7 +186,7 @@ def reason_dead(executor: str, beat: float) -> str | None:
 
 
 def _prepare_database(storage: str | None) -> str:
-    """Return the address of the database; a new one gets the tables and the default jobs."""
+    """Return the address of the database; a new one gets its tables."""
     url = database_url(storage)
     logging.getLogger("dbos").handlers = [logging.NullHandler()]  # the history has what fails
     store.announce_home()
@@ -200,32 +194,22 @@ def _prepare_database(storage: str | None) -> str:
         with files.lock(store.home() / "live", "schedule"):  # two would create them
             if _is_new(url):
                 DBOS.migrate(url)
-                try:
-                    shipped = jobs.default_jobs(times.local_zone())
-                except UserError as error:  # no time zone
-                    add = f"schedule add NAME --tz ZONE ({', '.join(jobs.default_jobs('UTC'))})"
-                    print(
-                        f"The schedule begins without the shipped jobs: {error} Add them: {add}.",
-                        file=sys.stderr,
-                    )
-                    shipped = {}
-                with _open_client(url) as client:
-                    for job in shipped.values():
-                        client.create_schedule(**job.entry)
     except (sql.exc.SQLAlchemyError, OSError) as error:
         raise _database_error(url, error) from error
     return url
 
 
 def _is_new(storage: str) -> bool:
-    """Return whether a database has no tables of DBOS."""
+    """Return whether a database has no tables of DBOS; UserError for a file of something else."""
     url = sql.make_url(storage)
     is_file = url.get_backend_name() == "sqlite"
     if is_file:
         Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
     engine = sql.create_engine(url, connect_args={} if is_file else {"connect_timeout": CONNECT_S})
     try:
-        schema = None if is_file else "dbos"
-        return not sql.inspect(engine).has_table("workflow_status", schema=schema)
+        tables = sql.inspect(engine).get_table_names(schema=None if is_file else "dbos")
+        if tables and is_file and "dbos_migrations" not in tables:
+            raise _database_error(storage, ValueError(f"a file with tables of others: {tables[0]}"))
+        return "dbos_migrations" not in tables
     finally:
         engine.dispose()

@@ -68,8 +68,9 @@ class ScheduledJob:
         """Return the job of what dataclasses.asdict made of it; UserError for anything else."""
         if isinstance(context, dict) and context.get("overlap") == "queue":
             raise UserError(
-                "A tick is skipped while its job still runs; none waits any more. Received: a job "
-                "of the rule `overlap queue`. Add it anew, with --replace and without --overlap."
+                "A job that still runs when it is due again is skipped; it waits no more. "
+                "Received: a job of the rule `overlap queue`. Add it anew, with --replace and "
+                "without --overlap."
             )
         try:
             fields = {key: value for key, value in context.items() if key != "overlap"}
@@ -169,8 +170,8 @@ def check_command(job: ScheduledJob) -> None:
         )
 
 
-def default_jobs(tz: str) -> dict[str, ScheduledJob]:
-    """Return by name the jobs that a new schedule begins with, in that time zone."""
+def shipped_jobs(tz: str) -> dict[str, ScheduledJob]:
+    """Return by name the jobs that come with the project, in that time zone; `add` takes them."""
 
     def job(name: str, line: str, cron: str, hours: float, **fields: Any) -> ScheduledJob:
         words = tuple(line.split())

@@ -13,7 +13,7 @@ from dbos import DBOSClient, WorkflowSchedule
 
 from pipelines.errors import UserError, unknown
 from pipelines.scheduling import times
-from pipelines.scheduling.jobs import NOT_OURS, ScheduledJob
+from pipelines.scheduling.jobs import NOT_OURS, ScheduledJob, shipped_jobs
 
 LISTED_BY = "python -m pipelines schedule list"
 
@@ -63,8 +63,14 @@ def find(client: DBOSClient, name: str) -> ScheduledJob:
 def _entry(client: DBOSClient, name: str) -> WorkflowSchedule:
     entry = client.get_schedule(name)
     if entry is None:
+        shipped = shipped_jobs("UTC")
+        if name in shipped:
+            raise UserError(
+                f"A job must be in the schedule. Received: {name}, which comes with the project "
+                f"and is not added. Add it: python -m pipelines schedule add {name}"
+            )
         names = [entry["schedule_name"] for entry in client.list_schedules()]
-        raise unknown("A job", name, names, LISTED_BY)
+        raise unknown("A job", name, [*names, *shipped], LISTED_BY)
     return entry
 
 

@@ -1,10 +1,11 @@
-"""The tables of a schedule: its jobs, and the history of their ticks.
+"""The tables of a schedule: its jobs, and the history of the times at which they were due.
 
 DBOS at the top: import this module inside the functions that need it.
 """
 
 import dataclasses
 import itertools
+import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -14,12 +15,11 @@ from dbos import DBOSClient, WorkflowStatus
 from pipelines.errors import UserError, check_counts, unknown
 from pipelines.runtime import notify
 from pipelines.runtime.durations import format_distance, format_duration
-from pipelines.runtime.plain_table import plain_table
+from pipelines.runtime.plain_table import print_prose
 from pipelines.scheduling import attempt, jobs, schedule, server
 from pipelines.scheduling.jobs import ScheduledJob
 
 UNREADABLE = "unreadable"  # state of a row that this project has not written so
-STYLES = {"ran": "green", "failed": "red", "killed": "red", "running": "cyan", "missed": "yellow"}
 
 
 def list_jobs(client: DBOSClient) -> list[dict[str, Any]]:
@@ -103,6 +103,7 @@ def _describe(
         "code": result["code"],
         "run_id": result.get("run_id"),
         "command": job.command,
+        "tz": job.tz,
     }
 
 
@@ -124,40 +125,60 @@ def _result(row: WorkflowStatus) -> dict[str, Any]:
 
 
 def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print the jobs."""
-    from rich.console import Console
-
-    table = plain_table("job", "times", "next", "last tick", "command")
+    """Print the jobs, each with its command below it, and those that can be added by name."""
+    now, lines = datetime.now(UTC), [("job", "times", "due next", "last run")]
     for row in rows:
-        last = row["last"]
-        style = STYLES.get(last["state"], "none") if last else ""
-        ended = f"[{style}]{last['state']}[/] {_format_distance(last['tick'])}" if last else "-"
-        due = _format_distance(row["next"]) if row["next"] else "paused"
-        command = row["command"].removeprefix("python -m ").removeprefix("pipelines ")
-        table.add_row(row["name"], row["times"], due, ended, command)
-    Console(highlight=False).print(table)
+        due, last = row["next"], row["last"]
+        ended = f"{last['state']} {_distance(last['tick'], now)}" if last else "-"
+        due = _distance(due, now) if due else "paused"
+        lines.append((row["name"], row["times"], due, ended))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    commands = ["", *(_shorten(row["command"]) for row in rows)]
+    for line, command in zip(lines if rows else (), commands, strict=bool(rows)):
+        cells = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
+        print("  ".join(cells).rstrip())
+        if command:
+            print_prose(command, "  ", after="    ")
+    names = {row["name"] for row in rows}
+    others = [job for name, job in jobs.shipped_jobs("UTC").items() if name not in names]
+    if others:
+        lead = "These can be added" if rows else "No job yet. These come with the project"
+        print(f"{lead}: python -m pipelines schedule add NAME")
+    for job in others:
+        words = f"{job.name:<16}{job.cron:<13}{_shorten(job.command)}"
+        print_prose(f"{words}; at most {format_duration(job.timeout_s or 0)}", "  ", after="    ")
+
+
+def _shorten(command: str) -> str:
+    """Return a command without the words with which all of ours begin."""
+    return command.removeprefix("python -m ").removeprefix("pipelines ")
 
 
 def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print a line a tick, the newest last."""
+    """Print a line a due time, the newest last, in the jobs' time zone, below it why it was so."""
     if not rows:
-        print("No tick yet. Jobs run while `python -m pipelines schedule serve` does.")
+        print("Nothing was due yet. Jobs run while `python -m pipelines schedule serve` does.")
         return
+    zones = {row["tz"] for row in rows}
+    zone = zoneinfo.ZoneInfo(zones.pop() if len(zones) == 1 else "UTC")
     width = max(len(row["job"]) for row in rows)
+    print(f"{f'due ({zone})':<19}  {'job':<{width}}  {'state':<10} {'took':>8}  run")
     for row in reversed(rows):
+        due, until = (_format_time(row[key], zone) for key in ("tick", "until"))
         took = "" if row["wall_s"] is None else format_duration(row["wall_s"])
         run = (row["run_id"] or "")[:8]
-        cells = f"{row['job']:<{width}}  {row['state']:<7} {took:>9}  {run:<8}"
-        notes = [f"{row['ticks']} ticks until {_format_time(row['until'])}"] * (row["ticks"] > 1)
+        print(f"{due}  {row['job']:<{width}}  {row['state']:<10} {took:>8}  {run}".rstrip())
+        notes = [f"{row['ticks']} times that it was due, until {until}"] * (row["ticks"] > 1)
         notes += [f"attempt {row['attempt']}"] * (row["attempt"] > 1) + [row["why"]]
-        print(f"{_format_time(row['tick'])}  {cells}  {'; '.join(filter(None, notes))}".rstrip())
+        if said := "; ".join(filter(None, notes)):
+            print_prose(said, " " * 21)
 
 
-def _format_time(text: str) -> str:
-    """Return `2026-11-22 03:00:00+01:00`."""
-    return datetime.fromisoformat(text).isoformat(" ", "seconds")
+def _format_time(text: str, zone: zoneinfo.ZoneInfo) -> str:
+    """Return `2026-11-22 03:00:00` there."""
+    return f"{datetime.fromisoformat(text).astimezone(zone):%Y-%m-%d %H:%M:%S}"
 
 
-def _format_distance(text: str) -> str:
+def _distance(text: str, now: datetime) -> str:
     """Return `in 7 min`, `2.1 h ago`."""
-    return format_distance(datetime.fromisoformat(text), datetime.now(UTC))
+    return format_distance(datetime.fromisoformat(text), now)

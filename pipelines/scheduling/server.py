@@ -100,7 +100,7 @@ def _run_attempt(job: ScheduledJob, at: datetime, number: int, echo: bool) -> di
         timeout_s=job.timeout_s,
         notify=job.notify,
     )
-    title = f"{job.name} of {at.astimezone(job.zone):%Y-%m-%d %H:%M:%S}"
+    title = f"{job.name} of {at.astimezone(job.zone):%Y-%m-%d %H:%M:%S} {job.tz}"
     print_line(f"{title}: {'started' if number == 1 else f'attempt {number}'}")
     began = time.time()
     outcome = attempt.run_in_process(spec, folder, echo)
@@ -122,7 +122,7 @@ def _apply_rules(job: ScheduledJob, at: datetime) -> dict[str, Any] | None:
         if job.missed == "skip":
             return _row(MISSED, NOT_SERVED)
         if (later := job.next_tick(at)) and later <= now:
-            return _row(MISSED, f"{NOT_SERVED}, and a later tick stands for it")
+            return _row(MISSED, f"{NOT_SERVED}, and a later due time stands for it")
     if _open_ticks(job):
         return _row(SKIPPED, "the job was still running")
     _mark_running(job)

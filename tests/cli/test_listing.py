@@ -1,11 +1,13 @@
 """`list` and `show`: what there is, what it costs, what is known of it, at every width."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from pipelines.__main__ import dispatch
+from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.claim_view import ClaimView
@@ -15,13 +17,54 @@ from tests import terminal
 
 
 @pytest.mark.parametrize("columns", [80, 140])
-def test_list_fits_the_terminal(columns: int) -> None:
+def test_list_is_one_screen_of_names(columns: int) -> None:
     lines = terminal.output("-m", "pipelines", "list", columns=columns).splitlines()
     assert max(map(len, lines)) <= columns
+    assert len(lines) <= 70
+    words = set(re.split(r"[\s,]+", "\n".join(lines)))
+    assert {*claim_catalog.names(), *catalog.RECIPES, *datasets.DATASETS} <= words
+    verdicts, under = {}, ""
+    for line in lines:
+        under = line if line.startswith("claims, ") else under
+        verdicts |= dict.fromkeys(line.split(), under)
+    assert verdicts["gradient-formula"].startswith("claims, holds: ")
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+@pytest.mark.parametrize("what", ["claims", "recipes"])
+def test_costs_and_data_fit_the_terminal(what: str, columns: int) -> None:
+    lines = terminal.output("-m", "pipelines", "list", what, columns=columns).splitlines()
+    assert max(map(len, lines)) <= columns
     firsts = {line.split()[0]: line for line in lines if line and not line.startswith(" ")}
-    assert {*claim_catalog.names(), *catalog.RECIPES} <= firsts.keys()
-    assert "holds" in firsts["gradient-formula"]
-    assert "cpu 13 s" in firsts["gradient-formula"]
+    names = claim_catalog.names() if what == "claims" else catalog.RECIPES
+    assert {*names} <= firsts.keys()
+    assert what == "recipes" or re.search(r"holds +cpu 13 s", firsts["gradient-formula"])
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pipelines report",
+        "pipelines data",
+        "pipelines reference",
+        "pipelines evidence list",
+        "pipelines evidence plan",
+        "pipelines schedule list",
+        "pipelines schedule history",
+    ],
+)
+def test_no_table_is_wider_than_the_terminal_and_none_folds_a_name(
+    command: str, columns: int, home: Path
+) -> None:
+    shown = terminal.output("-m", *command.split(), columns=columns)
+    for line in shown.splitlines():
+        is_address = line.strip().startswith("/") or "python -m" in line or ": /" in line
+        assert len(line) <= columns or is_address
+    if command in ("pipelines report", "pipelines evidence plan"):
+        names = [line.split()[0] for line in shown.splitlines() if re.match(r"[a-z]", line)]
+        lacking = "allcnn-imagenet", "no-need-for-dropout"
+        assert {*lacking} <= {*names} if "plan" in command else {*claim_catalog.names()} <= {*names}
 
 
 def test_list_is_wider_than_a_very_narrow_terminal() -> None:

@@ -103,7 +103,8 @@ def test_a_signal_is_neither_lost_nor_another_error_and_nothing_is_said_of_it(
 def check(words: Sequence[str], after_s: float) -> None:
     code, errors = exit_of(["-m", *words], after_s)
     assert code in (143, -signal.SIGTERM), errors  # before our handler is there, Python's own ends
-    assert errors == ""
+    begun = errors.splitlines()  # at most the line that says what begins
+    assert [line for line in begun if " at smoke scale" not in line] == []
 
 
 @pytest.mark.parametrize("after_s", [1.0])

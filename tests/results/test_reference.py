@@ -48,8 +48,9 @@ def test_the_numbers_are_printed_with_their_places(capsys: pytest.CaptureFixture
     runs = [{"name": row.name, "metrics": row.metrics, **row.tags} for row in rows]
     reference_runs.print_references({"runs": runs, "written": 0})
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "allconv-cifar10 parameters 13,500,000 HM Table 2, section" in lines
-    assert "best_half_seen_test_ 6.38" in lines  # and, below it, error_pct
+    place = lines.index("allconv-cifar10: HM Table 2, section 4.1")
+    assert "parameters 13,500,000" in lines[place + 1 :][:2]
+    assert "best_half_seen_test_error_pct 6.38" in lines
 
 
 def test_every_claim_and_recipe_with_reported_numbers_is_cited_once() -> None:

@@ -68,6 +68,7 @@ def test_no_pickle_of_a_schedule_is_read_by_list_history_server_and_pipelines(
         for name in ("good", "bad"):
             enqueue(client, name)
         schedule.add(client, a_job())
+        schedule.add(client, a_job(name="y"))
     values = "serialization = 'py_pickle', schedule_name = 'x', output = ?"
     where = "workflow_uuid = 'sched-bad'"
     edit(home, f"UPDATE workflow_status SET {values} WHERE {where}", pickled)  # noqa: S608
@@ -78,7 +79,7 @@ def test_no_pickle_of_a_schedule_is_read_by_list_history_server_and_pipelines(
     assert "py_pickle is not read" in rows["x"]["why"]
     schedule_command(["list"])
     printed = capsys.readouterr()
-    assert "nightly-claims" in printed.out
+    assert "y  " in printed.out
     assert "Job x is left out: not in JSON" in printed.err
     with engine.open_client() as client:
         schedule.pause(client, "x")  # as a server does first
@@ -134,13 +135,14 @@ def test_rows_of_a_schedule_edited_by_hand_are_named_and_the_rest_is_listed_and_
             inputs = json.dumps({"args": [{"datetime": LATER.isoformat()}, json.loads(text)]})
             where = "UPDATE workflow_input SET inputs = ? WHERE workflow_uuid = ?"
             edit(home, where, inputs, f"sched-{name}")
+        schedule.add(client, a_job(name="data-check"))
         schedule.add(client, a_job(name="h"))
         edit(home, "UPDATE workflow_schedules SET cron_timezone = 'X/Y' WHERE schedule_name = 'h'")
         schedule.add(client, a_job(name="i"))
         edit(home, "UPDATE workflow_schedules SET last_fired_at = '?' WHERE schedule_name = 'i'")
         schedule_command(["list"])
         printed = capsys.readouterr()
-        assert "nightly-claims" in printed.out
+        assert "\ndata-check " in printed.out
         named = re.findall(r"^Job (\w) is left out: ", printed.err, re.MULTILINE)
         assert named == [*wrong, "h", "i"]
         assert {row["state"] for row in history(capsys).values()} == {"unreadable"}
@@ -175,5 +177,5 @@ def test_a_job_of_which_ticks_waited_in_earlier_versions_is_refused_in_a_sentenc
             schedule.find(client, "two")
     schedule_command(["list"])
     printed = capsys.readouterr()
-    assert "Job two is left out: A tick is skipped while its job still runs" in printed.err
+    assert "Job two is left out: A job that still runs when it is due again" in printed.err
     assert "one" in printed.out

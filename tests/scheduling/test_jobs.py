@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import re
 import sqlite3
 import threading
 import zoneinfo
@@ -158,13 +159,26 @@ def test_a_job_stands_until_the_one_that_replaces_it_does(home: Path) -> None:
         assert schedule.find(client, "x").cron == "0 4 * * *"
 
 
-def test_a_new_schedule_begins_with_the_shipped_jobs_once(home: Path) -> None:
+def test_a_new_schedule_is_empty_and_takes_the_projects_jobs_by_name(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schedule_command(["list"])
+    shown = capsys.readouterr().out
+    names = list(jobs.shipped_jobs("UTC"))
+    assert set(names) == {"nightly-claims", "weekly-study", "data-check", "reap"}
+    assert all(f"\n  {name} " in shown for name in names)
     with engine.open_client() as client:
-        names = {job.name for job in schedule.next_ticks(client)}
-        assert names == {"nightly-claims", "weekly-study", "data-check", "reap"}
-        schedule.remove(client, "reap")
+        assert schedule.next_ticks(client) == {}
+        with pytest.raises(UserError, match="Add it: python -m pipelines schedule add reap"):
+            schedule.pause(client, "reap")
+    schedule_command(["add", "reap"])
+    assert re.search(r"reap is due in .* min, at .*:15:00 [A-Z]", capsys.readouterr().out)
+    schedule_command(["list"])
+    shown = capsys.readouterr().out
+    assert re.search("^reap .*\n  recover$", shown, re.M)
+    assert "\n  reap " not in shown
     with engine.open_client() as client:
-        assert {job.name for job in schedule.next_ticks(client)} == names - {"reap"}
+        assert [job.name for job in schedule.next_ticks(client)] == ["reap"]
 
 
 def test_a_schedules_address_is_the_same_from_any_folder(
@@ -189,8 +203,9 @@ def test_a_schedules_address_is_the_same_from_any_folder(
 def test_a_shipped_job_takes_what_is_given_and_keeps_the_rest(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = "--replace --notify https://me:secret@host/key --timeout 1h --retries 0"
+    options = "--notify https://me:secret@host/key --timeout 1h --retries 0"
     schedule_command(f"add nightly-claims {options}".split())
+    schedule_command(["add", "reap"])
     schedule_command(["add", "reap", "--replace", "--every", "2h"])
     capsys.readouterr()
     schedule_command(["list", "--json"])
@@ -339,7 +354,6 @@ def test_the_machine_s_time_zone_is_read_or_demanded_and_never_guessed(
     schedule_command(["add", "mine", "--cron", "0 3 * * *", "--tz", "Asia/Kolkata", "--", "list"])
     printed = capsys.readouterr()
     assert "03:00:00 Asia/Kolkata" in printed.out
-    assert "begins without the shipped jobs: The time zone of jobs must be" in printed.err
     schedule_command(["add", "reap", "--tz", "Asia/Kolkata"])
     with engine.open_client() as client:
         assert {job.name for job in schedule.next_ticks(client)} == {"mine", "reap"}

@@ -266,5 +266,29 @@ def test_jobs_are_due_in_so_long(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     schedule_report.show_jobs(rows)
     shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "nightly 0 3 * * * UTC in 7 min ran 3.0 h ago list" in shown
-    assert "never 0 3 * * * UTC paused - list" in shown
+    assert shown[1:5] == [
+        "nightly 0 3 * * * UTC in 7 min ran 3.0 h ago",
+        "list",
+        "never 0 3 * * * UTC paused -",
+        "list",
+    ]
+
+
+def test_the_history_names_its_one_time_zone(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"job": "nightly-claims", "tick": "2026-11-01T03:00:00+01:00", "state": "ran"}
+    row |= {"until": row["tick"], "wall_s": 3_000.0, "run_id": "0" * 32, "why": ""}
+    berlin: dict[str, Any] = row | {"ticks": 1, "attempt": 1, "tz": "Europe/Berlin"}
+    missed = berlin | {"state": "missed", "ticks": 3, "why": "nothing served the schedule then"}
+    schedule_report.show_history([berlin, missed])
+    head, first, note, last = capsys.readouterr().out.splitlines()
+    assert head.startswith("due (Europe/Berlin) ")
+    assert first.startswith("2026-11-01 03:00:00  nightly-claims  missed ")
+    assert note.strip() == (
+        "3 times that it was due, until 2026-11-01 03:00:00; nothing served the schedule then"
+    )
+    assert last.endswith("50 min  00000000")
+    assert max(map(len, (head, first, last))) <= 80
+    schedule_report.show_history([berlin, berlin | {"tz": "UTC"}])
+    head, first, _ = capsys.readouterr().out.splitlines()
+    assert head.startswith("due (UTC) ")
+    assert first.startswith("2026-11-01 02:00:00 ")

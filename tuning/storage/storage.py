@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,7 +111,12 @@ def open_journal(path: Path) -> Any:
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return JournalStorage(backend := JournalFileBackend(str(path), _FileLock(path)))
+        journal = JournalStorage(backend := JournalFileBackend(str(path), _FileLock(path)))
+        with path.open("rb") as file:
+            last = next(iter(deque(file, 1)), b"")
+        if last.endswith(b"\n"):  # else somebody writes it now, and Optuna leaves it out
+            json.loads(last)
+        return journal
     except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
         line = max(backend._log_number_offset) + isinstance(error, json.JSONDecodeError)
         raise UserError(

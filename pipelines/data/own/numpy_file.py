@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.data.own.examples import GREY, TEST, TRAIN, VALIDATION, Example, Part, Source, fit
-from pipelines.errors import DAMAGE_ERRORS, UserError, short
+from pipelines.errors import DAMAGE_ERRORS, UserError, describe_damage
 
 NAMES = {TRAIN: "train", VALIDATION: "val", TEST: "test"}
 FORM = (
@@ -41,9 +41,9 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
             arrays = {name: archive[name] for name in archive.files}
     except DAMAGE_ERRORS as error:
         raise UserError(
-            f"A file of pictures must be one that numpy.savez writes, without objects. Received: "
-            f"{path}: {short(error)}. Write it anew: numpy.savez('FILE.npz', x_train=..., "
-            "y_train=..., x_test=..., y_test=...)"
+            "A file of pictures must be one that numpy.savez writes, without objects. Received: "
+            f"{path}: {describe_damage(error)}. Write it anew: numpy.savez('FILE.npz', "
+            "x_train=..., y_train=..., x_test=..., y_test=...)"
         ) from error
     if not {"x_train", "y_train"} <= arrays.keys():
         raise _form_error(f"{path} with {', '.join(arrays) or 'nothing'}")

@@ -5,6 +5,7 @@ recipe records. So equal pictures are equal settings wherever they lie, and a ru
 found again, without them.
 """
 
+import contextlib
 import hashlib
 import json
 import re
@@ -109,8 +110,13 @@ def _listing(place: str, path: Path | None, size: int | None) -> str:
 def _find_packed(title: str, listing: str) -> stored.OwnPictures | None:
     """Return the data set that was packed of the same files, if it is there."""
     names = [name for name in datasets.names() if name.rpartition("-")[0] == title]
-    found = (stored.find(name) for name in names if name not in datasets.DATASETS)
-    return next((own for own in found if own.about.get("listing") == listing), None)
+    for name in names:
+        with contextlib.suppress(UserError):  # one that is damaged is written anew
+            if name not in datasets.DATASETS:
+                own = stored.find(name)
+                if own.about.get("listing") == listing:
+                    return own
+    return None
 
 
 def _write(title: str, examples: OwnExamples, listing: str, place: str) -> stored.OwnPictures:

@@ -8,7 +8,7 @@ from typing import Any
 from pipelines.data import packed
 from pipelines.data.datasets import Splits, data_home
 from pipelines.data.pictures import CATALOG, Cut, Prepared, StoredPictures
-from pipelines.errors import UserError
+from pipelines.errors import UserError, describe_damage
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,9 @@ def find(name: str) -> OwnPictures:
         fields = int(about["classes"]), (height, width, channels), 0
         return OwnPictures(name, name, *fields, validation=int(about["validation"]), about=about)
     except (KeyError, TypeError, ValueError) as error:
-        raise packed.damage_error(path, name, f"not a packed data set ({error})") from error
+        raise packed.damage_error(
+            path, name, f"not a packed data set ({describe_damage(error)})"
+        ) from error
 
 
 def missing(name: str) -> UserError:

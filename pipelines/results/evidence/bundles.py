@@ -5,10 +5,12 @@ itself; there they have the tag `origin` = `project`, and count as nobody's own 
 """
 
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pipelines.errors import UserError, describe_damage
 from pipelines.measurement.claim_run import json_document, page, settings_table
 from pipelines.runtime import places
 from pipelines.tracking import history, store
@@ -33,7 +35,7 @@ def import_runs(file: Path) -> dict[str, Any]:
     """
     given = {row.origin for row in rows_of(file)}
     import_if_own(
-        {subject(f) for f in files() if not given.isdisjoint(r.origin for r in rows_of(f))}
+        {subject(f) for f, listed in read_listed().items() for r in listed if r.origin in given}
     )
     return importing.import_runs(file, _renew)
 
@@ -50,14 +52,17 @@ def _renew(document: Document, archive: file_format.Archive, run_id: str) -> Map
 
 def import_missing(names: Collection[str] | None) -> int:
     """Import the bundles that this store lacks, all or of some claims; return how many."""
-    listed = {file: rows_of(file) for file in files(names)}
+    listed = read_listed(names)
     present = _find_present(listed.values())
     missing = [file for file, rows in listed.items() if not _is_here(rows, present)]
     if missing:
         print(f"Taking in the project's evidence, once (bundles: {len(missing)}).", file=sys.stderr)
+    imported = 0
     for file in missing:
-        importing.import_runs(file, _renew, as_project=True, present=present)
-    return len(missing)
+        with _leave_out_damaged(file):
+            importing.import_runs(file, _renew, as_project=True, present=present)
+            imported += 1
+    return imported
 
 
 def _find_present(listed: Iterable[Sequence[Listed]]) -> dict[str, exporting.Present]:
@@ -73,7 +78,7 @@ def _is_here(rows: Sequence[Listed], present: Mapping[str, exporting.Present]) -
 
 def list_bundles() -> dict[str, Any]:
     """Return every bundle: its claim, what it holds, its size, and whether it is in this store."""
-    listed = {file: rows_of(file) for file in files()}
+    listed = read_listed()
     present = _find_present(listed.values())
     return {
         "evidence": [
@@ -87,10 +92,12 @@ def list_bundles() -> dict[str, Any]:
 def print_bundles(document: Mapping[str, Any]) -> None:
     """Print the bundles and their size in all."""
     for row in document["evidence"]:
-        here = "" if row["here"] else "  not in this store"
-        print(f"{row['file']:<55} {row['runs']:>5} runs {row['bytes']:>10,} bytes{here}")
+        here = "" if row["here"] else "  not here"
+        print(f"{row['file']:<47}{row['runs']:>4} runs{row['bytes'] / 1000:>8,.0f} kB{here}")
     size = sum(row["bytes"] for row in document["evidence"])
     print(f"{len(document['evidence'])} bundles, {size:,} bytes: {FOLDER}")
+    if not all(row["here"] for row in document["evidence"]):
+        print("Take the others into this store: python -m pipelines evidence import")
 
 
 def files(names: Collection[str] | None = None) -> list[Path]:
@@ -103,9 +110,35 @@ def subject(file: Path) -> str:
     return file.stem.rpartition("-")[0]
 
 
+def read_listed(names: Collection[str] | None = None) -> dict[Path, list[Listed]]:
+    """Return by file what the manifests say of their runs, of all claims or of those named.
+
+    A file that is no bundle is left out, and that is said.
+    """
+    listed = {}
+    for file in files(names):
+        with _leave_out_damaged(file):
+            listed[file] = rows_of(file)
+    return listed
+
+
+@contextmanager
+def _leave_out_damaged(file: Path) -> Iterator[None]:
+    """Go on after a file that cannot be read, once it is said which one and what to do."""
+    try:
+        yield
+    except UserError as error:
+        why = describe_damage(error.__cause__) if error.__cause__ else error
+        print(
+            f"{file} is left out, for it is no whole bundle: {why}. Move it away. What the project "
+            f"ships comes back by: {places.restore_published()}",
+            file=sys.stderr,
+        )
+
+
 def rows(names: Collection[str] | None = None) -> list[Listed]:
     """Return what the manifests say of every run, of all claims or of those named."""
-    return [row for file in files(names) for row in rows_of(file)]
+    return [row for each in read_listed(names).values() for row in each]
 
 
 def rows_of(file: Path) -> list[Listed]:

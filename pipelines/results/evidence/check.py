@@ -40,7 +40,8 @@ def check_evidence(
             f"The evidence is compared with a results.json. Received: {results}, which is not "
             "there. Write it: python -m pipelines report --publish"
         )
-    stated, derived, pool = published.read_claims(results), dict[str, JsonDocument](), []
+    stated = {each["claim"]: each for each in published.read(results)["claims"]}
+    derived, pool = dict[str, JsonDocument](), []
     claims: list[dict[str, Any]] = []
     problems: list[str] = []
     for name in claim_catalog.project_names():

@@ -26,6 +26,7 @@ from pipelines.results.evidence import adding, bundles
 from pipelines.running import code_digest, existing
 from pipelines.running.run_options import RunOptions
 from pipelines.runtime.durations import format_duration
+from pipelines.runtime.plain_table import print_prose
 from pipelines.tracking import history
 
 LOWEST_PRIORITY = 19
@@ -182,7 +183,7 @@ def print_plan(document: Mapping[str, Any]) -> None:
     for each in document["lacking"]:
         cost = Cost(each["least_s"], each["most_s"], each["gpu"])
         absent = "".join(f"; {name} is not here" for name in each["absent_data"])
-        print(f"{each['claim']:<36}{each['scale']:<7}{cost}{absent}")
+        print_prose(f"{each['claim']:<36}{each['scale']:<7}{cost}{absent}", after=" " * 43)
         seeds_of: dict[str, list[str]] = {}
         for seed, trainings in each["missing"].items():
             many = [f"{len(trainings)} trainings"] if len(trainings) > MOST_NAMED else []
@@ -194,7 +195,8 @@ def print_plan(document: Mapping[str, Any]) -> None:
             listed = ", ".join([*many, *named])
             seeds_of.setdefault(f": {listed}" if trainings else "", []).append(seed)
         for trainings, seeds in seeds_of.items():
-            print(f"  seed {', '.join(seeds)} of {each['seeds']}{trainings}")
+            seed = f"seed {', '.join(seeds)} of {each['seeds']}{trainings}"
+            print_prose(seed, "  ", after="    ")
     print(f"Verdicts that are lacking: {len(document['lacking'])}.")
     print("Next: python -m pipelines evidence work [CLAIM ...]")
 
