@@ -3,35 +3,104 @@
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from pipelines.cli.shell import exit_with_error, print_answer
+from cyclopts import Parameter
+
+from pipelines.cli.parsing import DataDir, Json, add_command, call, command, new_app
+from pipelines.cli.shell import exit_with_error, print_answer, use_data_dir
 from pipelines.data import datasets
-from pipelines.data.integrity import UNREADABLE, check
+from pipelines.data.integrity import UNREADABLE
+from pipelines.data.integrity import check as check_all
 from pipelines.data.own import packing, prepared_set
-from pipelines.errors import unknown
+
+PROG = "python -m pipelines data"
 
 
-def data_command(action: str, name: str | None, size: int | None, json: bool) -> None:
-    """Do what the action says with the data set of that name, or at that place; print its state."""
-    if name and action == "prepare" and name.startswith(prepared_set.PREFIX):
-        print(f"{name} is ready in {prepared_set.data_set(name).prepare()}", file=sys.stderr)
-    if name is not None or size is not None:
-        name = packing.name_data(name or "", size)
-    if name is None and action == "check":
-        check_command(json)
-    elif name is None and action == "list":
-        print_answer(check()["data"], json, show)
-    elif name is None:
-        raise unknown(
-            "The data set to " + action, "nothing", datasets.DATASETS, "python -m pipelines data"
-        )
+app = new_app(
+    PROG,
+    """List, prepare, pack or check data sets.
+
+    NAME may be your own: a folder with a subfolder a class, FILE.npz or tfds:NAME.""",
+)
+OWN = "or your own: FOLDER, FILE.npz or tfds:NAME"
+DataName = Annotated[str, Parameter(help=f"Data set, which `data` lists, {OWN}.")]
+AnyData = Annotated[
+    str | None,
+    Parameter(help=f"Data set, which `data` lists, {OWN} (default: all that are here)."),
+]
+Size = Annotated[
+    int | None,
+    Parameter(help="Pixels of a side to which your own pictures are scaled (None: as they are)."),
+]
+
+
+def data_command(words: list[str]) -> None:
+    """Run one of the commands about data sets."""
+    call(app, words)
+
+
+def list_all(*, data_dir: DataDir = None, json: Json = False) -> None:
+    """List data sets, and which of them are here."""
+    use_data_dir(data_dir)
+    print_answer(check_all()["data"], json, show)
+
+
+@command(app, "list")
+def list_data(
+    name: AnyData = None, /, *, data_dir: DataDir = None, size: Size = None, json: Json = False
+) -> None:
+    """List data sets, and which of them are here; or one of them, read as `check` does."""
+    if name is None and size is None:
+        list_all(data_dir=data_dir, json=json)
     else:
-        if action == "prepare":
-            print(f"{name} is ready in {datasets.get(name).prepare()}", file=sys.stderr)
-        elif action == "pack":
-            print(f"{name} is packed in {datasets.get(name).pack()}", file=sys.stderr)
-        print_answer(datasets.get(name).check(required=True), json, lambda row: show([row]))
+        check_data(name or "", data_dir=data_dir, size=size, json=json)
+
+
+@command(app)
+def prepare(
+    name: DataName, /, *, data_dir: DataDir = None, size: Size = None, json: Json = False
+) -> None:
+    """Download a data set, or read your own, and prepare it for trainings."""
+    use_data_dir(data_dir)
+    if name.startswith(prepared_set.PREFIX):
+        print(f"{name} is ready in {prepared_set.data_set(name).prepare()}", file=sys.stderr)
+    name = packing.name_data(name, size)
+    print(f"{name} is ready in {datasets.get(name).prepare()}", file=sys.stderr)
+    _print_state(name, json)
+
+
+@command(app)
+def pack(
+    name: DataName, /, *, data_dir: DataDir = None, size: Size = None, json: Json = False
+) -> None:
+    """Pack a data set into one file that is read without TensorFlow."""
+    use_data_dir(data_dir)
+    name = packing.name_data(name, size)
+    print(f"{name} is packed in {datasets.get(name).pack()}", file=sys.stderr)
+    _print_state(name, json)
+
+
+@command(app, "check")
+def check_data(
+    name: AnyData = None, /, *, data_dir: DataDir = None, size: Size = None, json: Json = False
+) -> None:
+    """Read an example of every part; the network is never used.
+
+    Exit code 1 where data that are here cannot be read.
+    """
+    use_data_dir(data_dir)
+    if name is None and size is None:
+        check_command(json)
+    else:
+        _print_state(packing.name_data(name or "", size), json)
+
+
+add_command(app, list_all)  # what `data` alone does
+
+
+def _print_state(name: str, json: bool) -> None:
+    print_answer(datasets.get(name).check(required=True), json, lambda row: show([row]))
 
 
 def show(rows: Iterable[Mapping[str, Any]]) -> None:
@@ -63,7 +132,7 @@ def _show_own(row: Mapping[str, Any]) -> None:
 
 def check_command(json: bool) -> None:
     """Check all data sets; exit code 1, and a sentence, if one that is there cannot be read."""
-    document = check()
+    document = check_all()
     print_answer(document, json, lambda document: show(document["data"]))
     if document[UNREADABLE]:
         broken = {row["name"]: row["why"] for row in document["data"] if "why" in row}

@@ -7,16 +7,14 @@ own. Costs are about: GPU hours at 15 TFLOP/s, CPU minutes from the measured tim
 import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any
-
-import tyro
+from typing import Any, Literal, get_args
 
 from pipelines.errors import LISTED_BY, unknown
 from pipelines.recipes import cifar, digits, imagenet
 from pipelines.recipes.recipe import Recipe
 
-SCALES = ("smoke", "cpu", "hours", "paper")
-Scale = Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(SCALES)}}}")]  # for the command line
+Scale = Literal["smoke", "cpu", "hours", "paper"]
+SCALES: tuple[str, ...] = get_args(Scale)
 
 Args = Mapping[str, Any]
 Scales = dict[str, Recipe]

@@ -12,9 +12,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, Literal
-
-import tyro
+from typing import Annotated, Any, Literal, TypeVar
 
 import keras_models
 from pipelines.data import datasets
@@ -40,19 +38,22 @@ FLOATS = [
 ]
 
 Args = Mapping[str, Any]
+T = TypeVar("T")
+HIDDEN = "no option of the command line"
+Hidden = Annotated[T, HIDDEN]  # the type of a setting that the command line does not offer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """Everything that determines a training run."""
 
-    name: tyro.conf.Suppress[str]
-    source: tyro.conf.Suppress[str]
-    reported: tyro.conf.Suppress[Mapping[str, float]] = field(default_factory=dict)
+    name: Hidden[str]
+    source: Hidden[str]
+    reported: Hidden[Mapping[str, float]] = field(default_factory=dict)
     """Numbers that the source reports of it, by our names."""
-    costs: tyro.conf.Suppress[Mapping[str, Cost]] = field(default_factory=dict)
+    costs: Hidden[Mapping[str, Cost]] = field(default_factory=dict)
     """The time of a run at each scale, on 2 cores or a GPU."""
-    steps_per_execution: tyro.conf.Suppress[int | None] = None
+    steps_per_execution: Hidden[int | None] = None
     """Steps in one call of Keras, for networks that calls cost more than steps: logs and
     checkpoints come between calls (None: up to 50 where a GPU holds the pictures, else 1)."""
     model: str
