@@ -4,7 +4,7 @@ import importlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NamedTuple
 
 from cyclopts import App, Group, Parameter
 
@@ -27,39 +27,53 @@ app = new_app(
     version=f"{places.NAME} {__version__}",
     version_flags=["--version"],
 )
-# Commands that read their words themselves: where, and what the list of commands says of them.
+app["--version"].help = "Print the version."
+
+
+class Deeper(NamedTuple):
+    """A command whose words another module reads, which is imported when it is called."""
+
+    group: Group
+    module: str
+    function: str
+    """Its function that takes the words."""
+    app: str
+    """Its App, for the list of all commands."""
+    text: str
+
+
 DEEPER = {
-    "run": ("pipelines.cli.run_command:run", MEASURE, "Run a claim or a recipe by name."),
-    "sweep": (
-        "pipelines.cli.run_command:run_sweep",
-        MEASURE,
+    "run": Deeper(
+        *(MEASURE, "pipelines.cli.run_command", "run", "run_app"),
+        "Run a claim or a recipe by name.",
+    ),
+    "sweep": Deeper(
+        *(MEASURE, "pipelines.cli.run_command", "run_sweep", "sweep_app"),
         "Measure a claim over a grid of its settings.",
     ),
-    "tune": ("tuning.__main__:dispatch", SEARCH, "Search learning-rate schedules, in studies."),
-    "pipeline": (
-        "pipelines.cli.pipeline_command:pipeline_command",
-        TIMES,
+    "tune": Deeper(
+        *(SEARCH, "tuning.__main__", "dispatch", "app"),
+        "Search learning-rate schedules, in studies.",
+    ),
+    "pipeline": Deeper(
+        *(TIMES, "pipelines.cli.pipeline_command", "pipeline_command", "app"),
         "Run several commands in order: verify, or train-and-register.",
     ),
-    "schedule": (
-        "pipelines.cli.schedule_command:schedule_command",
-        TIMES,
+    "schedule": Deeper(
+        *(TIMES, "pipelines.cli.schedule_command", "schedule_command", "app"),
         "Run commands at set times: serve, list, add, and others.",
     ),
-    "data": (
-        "pipelines.cli.data_command:data_command",
-        KEEP,
+    "data": Deeper(
+        *(KEEP, "pipelines.cli.data_command", "data_command", "app"),
         "List, prepare, pack or check data sets.",
     ),
-    "evidence": (
-        "pipelines.cli.results_command:evidence_command",
-        KEEP,
+    "evidence": Deeper(
+        *(KEEP, "pipelines.cli.results_command", "evidence_command", "evidence_app"),
         "List, import, check or add to the recorded runs behind RESULTS.md.",
     ),
 }
-app["--version"].help = "Print the version."
-for _name, (_, _group, _text) in DEEPER.items():
-    app.command(App(name=_name, help=_text, group=_group))
+for _name, _each in DEEPER.items():
+    app.command(App(name=_name, help=_each.text, group=_each.group))
 
 
 @command(app, "list", group=MEASURE)
@@ -298,12 +312,32 @@ def import_command(
     print_answer(bundles.import_runs(file), json, show)
 
 
+@command(app, group=KEEP)
+def completion(
+    shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="Your shell.")], /
+) -> None:
+    """Print the script by which Tab completes near-identity's commands and options."""
+    print(whole_program().generate_completion(prog_name=places.NAME, shell=shell))
+
+
+def whole_program() -> App:
+    """Return the App with all commands, those of DEEPER too."""
+    program = new_app(PROG, app.help)
+    for name in app:
+        if name in DEEPER:
+            module = importlib.import_module(DEEPER[name].module)
+            program.command(getattr(module, DEEPER[name].app), name=name)
+        elif not name.startswith("-"):
+            program.command(app[name], name=name)
+    return program
+
+
 def dispatch(words: list[str]) -> None:
     """Run a command; those of DEEPER read their words themselves."""
     name, *rest = words or [""]
     if name in DEEPER:
-        module, _, function = DEEPER[name][0].partition(":")
-        getattr(importlib.import_module(module), function)(rest)
+        module = importlib.import_module(DEEPER[name].module)
+        getattr(module, DEEPER[name].function)(rest)
     elif name == "attempt":  # started by a schedule
         from pipelines.scheduling import attempt
 

@@ -154,9 +154,10 @@ def add_command(
         app.usage = usage
 
 
-def named(text: str, label: str = "name") -> inspect.Parameter:
-    """Return the parameter for a name that stands before the options."""
-    annotation = Annotated[str, Parameter(help=text)]
+def named(text: str, label: str = "name", choices: Iterable[str] = ()) -> inspect.Parameter:
+    """Return the parameter for a name before the options, which Tab completes to the choices."""
+    about = Parameter(help=text, choices=[*choices] or None, show_choices=False)
+    annotation = Annotated[str, about]
     return inspect.Parameter(label, inspect.Parameter.POSITIONAL_ONLY, annotation=annotation)
 
 

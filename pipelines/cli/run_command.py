@@ -238,11 +238,14 @@ sweep_app = new_app(
 
     For example: sweep CLAIM --grid d=8,64. `run CLAIM --help` names the settings.""",
 )
-for _app, _what, _options in (
-    (run_app, "Claim or recipe, or FILE.py of your own claim", Options()),
-    (sweep_app, "Claim, or FILE.py of your own", SweepOptions()),
-):
-    add_command(_app, print, [named(f"{_what}; `list` names them."), *options_of(_options)])
+CLAIMS, RECIPES = claim_catalog.names(), [*catalog.RECIPES]
+_name = named(
+    "Claim or recipe, which `list` names, or FILE.py of your own claim.",
+    choices=[*CLAIMS, *RECIPES],
+)
+add_command(run_app, print, [_name, *options_of(Options())])
+_name = named("Claim, which `list` names, or FILE.py of your own.", choices=CLAIMS)
+add_command(sweep_app, print, [_name, *options_of(SweepOptions())])
 
 
 def _describe(name: str) -> str:
