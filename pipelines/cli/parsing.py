@@ -245,9 +245,14 @@ def new_app(prog: str, text: str, **settings: Any) -> App:
 
 
 def _flow(text: str) -> str:
-    """Return a text whose paragraphs are lines, which a terminal wraps at its width."""
-    paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(" ".join(each.split()) for each in paragraphs)
+    """Return a text whose paragraphs and items are single lines, which a terminal wraps."""
+    flowed: list[str] = []
+    for before, line in pairwise(["", *inspect.cleandoc(text).splitlines()]):
+        if before and line and not line.startswith(("- ", "    ")):
+            flowed[-1] += f" {line.strip()}"
+        else:
+            flowed.append(line)
+    return "\n".join(flowed)
 
 
 def _format_panel(console: Any, options: Any, panel: Any) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 import sys
 import time
 from pathlib import Path
@@ -255,6 +256,8 @@ def _describe(name: str) -> str:
         return f"Train the recipe {name} ({source}). Its settings are options, shown as they are."
     claim = claim_catalog.load(name)
     card = claim_catalog.card(name).replace("\nExpect", "\n\nExpect")  # a paragraph of its own
+    table = f"See the table that `{PROG} show {name}` prints.\n"
+    card = re.sub(r"(?m)(^\| .*\|\n?)+", table, card).strip()
     source = f"Source: {claim.source}." * ("Source:" not in card)
     parts = [card, source, list_command.state_costs(claim.costs)]
     return "\n\n".join(filter(None, parts))
