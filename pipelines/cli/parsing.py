@@ -59,6 +59,7 @@ class Option:
             help=self.text + listed,
             group=_panel(self.panel),
             metavar="NAME" if self.choices else None,
+            consume_multiple=True if self.default else 1,  # none of them only where that says more
         )
         return inspect.Parameter(
             self.name,
@@ -229,7 +230,6 @@ def new_app(prog: str, text: str, **settings: Any) -> App:
         group_arguments=_panel(OPTIONS),
         default_parameter=Parameter(
             allow_repeating=True,  # the last one counts
-            consume_multiple=1,
             negative_iterable=(),
             show_default=_show,
         ),

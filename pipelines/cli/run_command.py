@@ -102,10 +102,10 @@ class Options:
 
 def run(words: list[str]) -> None:
     """Run a claim or a recipe by name."""
-    call_named(_run_named, run_app, words)
+    call_named(run_command, run_app, words)
 
 
-def _run_named(name: str, words: list[str]) -> None:
+def run_command(name: str, words: list[str]) -> None:
     """Run a claim or a recipe, whose own settings the options of the command line override.
 
     A name that ends in .py is the file of a person's own claim.
@@ -197,10 +197,10 @@ class SweepOptions:
 
 def run_sweep(words: list[str]) -> None:
     """Measure a claim over a grid of its settings."""
-    call_named(_sweep_named, sweep_app, words)
+    call_named(sweep_command, sweep_app, words)
 
 
-def _sweep_named(name: str, words: list[str]) -> None:
+def sweep_command(name: str, words: list[str]) -> None:
     """Measure a claim over the grid of the command line."""
     if name.endswith(".py"):
         name = claim_catalog.add(name)

@@ -1,6 +1,8 @@
 """What --help says: of every command and every option something, within the terminal's width."""
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +17,7 @@ from pipelines.measurement import claim_catalog
 from pipelines.recipes import catalog, lr
 from pipelines.recipes.recipe import Recipe
 from tests import terminal
+from tests.conftest import ROOT
 
 ELSEWHERE = ("{None}", "options options", "[STR", "default: None", "Parameters", "Arguments")
 SOURCE = """
@@ -74,6 +77,26 @@ def test_help_fits_the_terminal(columns: int) -> None:
     assert shown.count("\nUsage: ") == len(lines)
     assert [line for line in shown.splitlines() if len(line) > columns] == []
     assert [text for text in ELSEWHERE if text in shown] == []
+
+
+TAB = """
+source <(python -m pipelines completion bash)
+tab() {
+    COMP_WORDS=(near-identity "$@"); COMP_CWORD=$#; COMPREPLY=()
+    "$(complete -p near-identity | sed 's/.*-F \\([^ ]*\\).*/\\1/')" near-identity "${@: -1}" ""
+    echo "${COMPREPLY[*]}"
+}
+tab evide; tab data check --js; tab tune r; tab run small-n; tab run mlp-digits --scale sm
+"""
+
+
+def test_tab_completes_commands_options_and_names() -> None:
+    script = TAB.replace("python", sys.executable)
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    said = ["evidence", "--json", "run resume", "small-norm-factorization", "smoke"]
+    assert done.stdout.splitlines() == said
 
 
 def test_help_has_the_values_of_what_is_asked() -> None:

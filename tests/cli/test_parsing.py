@@ -1,10 +1,13 @@
 """Wrong options in a terminal: one sentence without a frame, as in a pipe, with what was meant."""
 
 import re
+from typing import Any
 
 import pytest
 
 import keras_models
+from pipelines.cli.overrides import recipe_options
+from pipelines.cli.parsing import parse
 from pipelines.data import datasets
 from pipelines.recipes import catalog, lr
 from tests import terminal
@@ -89,6 +92,23 @@ def test_help_lists_choices_and_describes_arguments(command: str) -> None:
         assert row and row[1] == ",".join(choices), option
     for name in catalog.get_recipe("mlp-digits").model_args:
         assert _squeeze(keras_models.describe("mlp")[name]) in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        ("--batch_size=16 --steps None", {"batch_size": 16, "steps": None}),
+        ("--seed 1 --seed 2", {"seed": 2}),
+        ("--no-augment --augment", {"augment": True}),
+        ("--widths 8 16 32 --no-fixed-projection", {"widths": (8, 16, 32)}),
+        ("--boundaries --learning-rate -1e-3", {"boundaries": (), "learning_rate": -1e-3}),
+        ("--ema=-inf --train-examples -5", {"ema": float("-inf"), "train_examples": -5}),
+    ],
+)
+def test_words_say_what_they_always_said(words: str, values: dict[str, Any]) -> None:
+    options = recipe_options(catalog.get_recipe("allconv-digits"))
+    said = parse(options, words.split(), "run", "")
+    assert said.items() >= values.items()
 
 
 def _squeeze(text: str) -> str:
