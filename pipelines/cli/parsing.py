@@ -210,6 +210,14 @@ def parse_known(
 
 
 def _app_of(options: Iterable[Option], prog: str, text: str, **settings: Any) -> App:
+    options = list(options)
+    names = [option.name for option in options]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(
+            f"A setting must have another name than every option of the command. Received: {twice}."
+            " Rename the setting, or the argument of your own network."
+        )
+
     def values(**values: Any) -> dict[str, Any]:
         return values
 
