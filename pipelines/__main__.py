@@ -11,7 +11,7 @@ from cyclopts import App, Group, Parameter
 from pipelines import __version__
 from pipelines.cli.parsing import DataDir, Json, call, command, new_app
 from pipelines.cli.shell import print_answer, run_command_safely, use_data_dir
-from pipelines.recipes.catalog import Scale
+from pipelines.recipes.settings import Scale
 from pipelines.runtime import places
 
 PROG = places.NAME if Path(sys.argv[0]).name == places.NAME else "python -m pipelines"

@@ -11,8 +11,9 @@ from typing import Any
 from pipelines.data import datasets
 from pipelines.errors import MOST, UserError, check_counts, unknown
 from pipelines.recipes import checks
-from pipelines.recipes.catalog import RECIPES, Scale, get_recipe
-from pipelines.recipes.recipe import Hidden, Recipe
+from pipelines.recipes.catalog import RECIPES, get_recipe
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden, Scale
 from tuning.search import samplers, spaces
 
 OBJECTIVE = "val_error_pct"  # never the test error

@@ -16,7 +16,8 @@ from pipelines.measurement.verdict import (
     ReportedError,
 )
 from pipelines.recipes.catalog import RECIPES
-from pipelines.recipes.recipe import Hidden, Recipe
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden
 
 SPLITS = ("train", "test")
 LOST_PCT = 60.0  # test error of a network that has not trained, or died

@@ -8,7 +8,8 @@ from typing import Any
 from pipelines.claims._arms import Arms, check_rates, scale_width
 from pipelines.errors import MOST, WORKERS, UserError, check_counts
 from pipelines.recipes.catalog import RECIPES
-from pipelines.recipes.recipe import Hidden, Recipe
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden
 from pipelines.running import code_digest
 from pipelines.runtime.provenance import digest
 from pipelines.runtime.subcommands import run_study

@@ -19,7 +19,8 @@ from pipelines.measurement.claim import means
 from pipelines.measurement.experiment import Experiment, Trainer
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.verdict import BROKEN, HOLDS, INCONCLUSIVE, Bound, Floor
-from pipelines.recipes.recipe import Hidden, Recipe
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden
 from pipelines.runtime.subcommands import run_json
 
 GOOD = ("good_share", "good_rate_decades")  # not there where no trial was drawn

@@ -23,7 +23,7 @@ from cyclopts import App, Group, Parameter
 
 from pipelines.cli.suggestions import suggest
 from pipelines.errors import UserError
-from pipelines.recipes.recipe import HIDDEN
+from pipelines.recipes.settings import HIDDEN
 
 HELP = ("--help", "-h")
 OPTIONS = "Options"  # the panel of --help for what belongs to the command itself

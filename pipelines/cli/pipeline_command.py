@@ -27,7 +27,7 @@ from pipelines.cli.parsing import (
 from pipelines.cli.shell import print_answer, use_data_dir
 from pipelines.errors import Ended, UserError, check_counts
 from pipelines.recipes import catalog, checks
-from pipelines.recipes.catalog import Scale
+from pipelines.recipes.settings import Scale
 from pipelines.scheduling import pipeline
 from pipelines.scheduling.pipeline import Step
 

@@ -32,6 +32,7 @@ from pipelines.errors import MOST, Paused, UserError, check_counts, check_minute
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes import catalog, checks
 from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Scale
 from pipelines.results.evidence import bundles
 from pipelines.running.existing import Reuse, refuse_changed
 from pipelines.running.run_options import RunOptions
@@ -46,7 +47,7 @@ PROG = "python -m pipelines"
 class Options:
     """Options of `run`."""
 
-    scale: catalog.Scale = "cpu"
+    scale: Scale = "cpu"
     """smoke (seconds), cpu (minutes on 2 cores), hours (of some claims, on 2 cores) or paper (as
     published)."""
     seeds: int | None = None
@@ -180,7 +181,7 @@ class SweepOptions:
     grid: tuple[str, ...] = ()
     """An axis NAME=VALUES, with VALUES 8,64 or 0.1:0.5:0.1 or 8:256:2x; once an axis. A setting
     that is not named keeps its values at --scale."""
-    scale: catalog.Scale = "cpu"
+    scale: Scale = "cpu"
     """smoke (seconds), cpu (minutes on 2 cores), hours (of some claims, on 2 cores) or paper (as
     published)."""
     seeds: int | None = None

@@ -7,14 +7,11 @@ own. Costs are about: GPU hours at 15 TFLOP/s, CPU minutes from the measured tim
 import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any
 
 from pipelines.errors import LISTED_BY, unknown
 from pipelines.recipes import cifar, digits, imagenet
 from pipelines.recipes.recipe import Recipe
-
-Scale = Literal["smoke", "cpu", "hours", "paper"]
-SCALES: tuple[str, ...] = get_args(Scale)
 
 Args = Mapping[str, Any]
 Scales = dict[str, Recipe]

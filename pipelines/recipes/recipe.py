@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal
 
 import keras_models
 from pipelines.data import datasets
@@ -20,6 +20,7 @@ from pipelines.data.splits import PAD
 from pipelines.errors import UserError, check_names
 from pipelines.recipes import lr
 from pipelines.recipes.cost import Cost
+from pipelines.recipes.settings import Hidden
 from pipelines.runtime.provenance import digest
 
 # Fields that describe a recipe and do not change the training.
@@ -38,9 +39,6 @@ FLOATS = [
 ]
 
 Args = Mapping[str, Any]
-T = TypeVar("T")
-HIDDEN = "no option of the command line"
-Hidden = Annotated[T, HIDDEN]  # the type of a setting that the command line does not offer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from pipelines.cli.overrides import recipe_options
 from pipelines.cli.parsing import parse
 from pipelines.data import datasets
 from pipelines.recipes import catalog, lr
+from pipelines.recipes.settings import SCALES
 from tests import terminal
 
 WRONG = [
@@ -82,7 +83,7 @@ def test_a_wrong_option_is_one_sentence_in_a_terminal() -> None:
 def test_help_lists_choices_and_describes_arguments(command: str) -> None:
     shown = _squeeze(terminal.output("-m", *command.split(), "--help"))
     for option, choices in {
-        "scale": catalog.SCALES,
+        "scale": SCALES,
         "model": [*keras_models.names(), "FILE.py", "PACKAGE.MODULE"],
         "data": [*datasets.DATASETS, "FOLDER", "FILE.npz", "tfds:NAME"],
         "schedule": lr.SCHEDULES,

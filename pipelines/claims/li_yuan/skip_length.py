@@ -35,7 +35,8 @@ from pipelines.measurement.quotation import NUMBER, Quotation
 from pipelines.recipes import differences
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.cost import hours, minutes
-from pipelines.recipes.recipe import Hidden, Recipe
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden
 
 LABELS = {"two_layer": "skip of two layers", "single": "skip of one", "vanilla": "none"}
 RECIPES = {arm: f"skip56-{arm.replace('_', '-')}" for arm in LABELS}

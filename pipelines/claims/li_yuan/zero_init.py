@@ -37,7 +37,8 @@ from pipelines.measurement.quotation import NUMBER, Quotation
 from pipelines.measurement.verdict import Floor, ReportedError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.cost import minutes
-from pipelines.recipes.recipe import Hidden, Recipe
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden
 
 LABELS = {"zeros": "zeros", "random": "random", "plain_zeros": "zeros, no identity"}
 REPORTED = {"zeros_test_error_pct": 1.28, "random_test_error_pct": 1.27}

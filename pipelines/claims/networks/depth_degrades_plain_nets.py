@@ -27,7 +27,8 @@ from pipelines.claims._arms import SPLITS, ArmBound, Arms
 from pipelines.claims._comparison import compare
 from pipelines.errors import check_counts
 from pipelines.recipes.cost import hours
-from pipelines.recipes.recipe import Hidden, Recipe
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden
 
 LABELS = {
     "plain20": "plain, 20 layers",

@@ -30,7 +30,8 @@ from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.cost import hours, minutes
-from pipelines.recipes.recipe import Hidden, Recipe
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden
 
 LABELS = {"narrow": "network", "wide": "wider network"}
 DIFFERENCES = {

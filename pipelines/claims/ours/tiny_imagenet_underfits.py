@@ -36,7 +36,8 @@ from pipelines.claims.networks.imagenet_underfits import DIFFERENCES, GAP_PCT, L
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes import differences
 from pipelines.recipes.cost import hours, minutes
-from pipelines.recipes.recipe import Hidden, Recipe
+from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden
 
 
 @dataclass(frozen=True, kw_only=True)
