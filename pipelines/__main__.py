@@ -1,91 +1,141 @@
-"""Command line: `near-identity COMMAND`, or `python -m pipelines COMMAND`.
+"""Command line: `near-identity COMMAND`, or `python -m pipelines COMMAND`."""
 
-Measure: list, show, run, sweep, quickstart. Search: tune. Compare: report, reference, compare,
-evaluate, watch, ui, register. At their times: pipeline, schedule. Look after: data, doctor,
-recover, evidence, export, import. `--version` prints the version."""
-
-import math
+import importlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
-import tyro
+from cyclopts import App, Group, Parameter
 
 from pipelines import __version__
-from pipelines.cli.parsing import name_first, parse_command
+from pipelines.cli.parsing import DataDir, Json, call, command, new_app
 from pipelines.cli.shell import print_answer, run_command_safely, use_data_dir
-from pipelines.recipes.catalog import Scale
+from pipelines.recipes.settings import Scale
 from pipelines.runtime import places
 from pipelines.runtime.progress import say_begin
 
 PROG = places.NAME if Path(sys.argv[0]).name == places.NAME else "python -m pipelines"
-app = tyro.extras.SubcommandApp()
+MEASURE = Group.create_ordered("Measure")
+SEARCH = Group.create_ordered("Search and compare")
+TIMES = Group.create_ordered("Run in order, or at set times")
+KEEP = Group.create_ordered("Look after")
+app = new_app(
+    PROG,
+    """Measure what papers claim about near-identity networks, train recipes, and compare the runs.
+
+    COMMAND --help says more about a command.""",
+    version=f"{places.NAME} {__version__}",
+    version_flags=["--version"],
+)
+app["--version"].help = "Print the version."
 
 
-@app.command
-def run(name: tyro.conf.Positional[str]) -> None:  # `dispatch` reads its words: here for --help
-    """Run a claim or a recipe by name: `run NAME --help` lists what can be overridden."""
+class Deeper(NamedTuple):
+    """A command whose words another module reads, which is imported when it is called."""
+
+    group: Group
+    module: str
+    function: str
+    """Its function that takes the words."""
+    app: str
+    """Its App, for the list of all commands."""
+    text: str
 
 
-@app.command
-def sweep(name: tyro.conf.Positional[str]) -> None:  # as `run`
-    """Measure a claim over a grid: `sweep CLAIM --grid d=8,64`; `sweep CLAIM --help` says more."""
+DEEPER = {
+    "run": Deeper(
+        *(MEASURE, "pipelines.cli.run_command", "run", "run_app"),
+        "Run a claim or a recipe by name.",
+    ),
+    "sweep": Deeper(
+        *(MEASURE, "pipelines.cli.run_command", "run_sweep", "sweep_app"),
+        "Measure a claim over a grid of its settings.",
+    ),
+    "tune": Deeper(
+        *(SEARCH, "tuning.__main__", "dispatch", "app"),
+        "Search learning-rate schedules, in studies.",
+    ),
+    "pipeline": Deeper(
+        *(TIMES, "pipelines.cli.pipeline_command", "pipeline_command", "app"),
+        "Run several commands in order: verify, or train-and-register.",
+    ),
+    "schedule": Deeper(
+        *(TIMES, "pipelines.cli.schedule_command", "schedule_command", "app"),
+        "Run commands at set times: serve, list, add, and others.",
+    ),
+    "data": Deeper(
+        *(KEEP, "pipelines.cli.data_command", "data_command", "app"),
+        "List, prepare, pack or check data sets.",
+    ),
+    "evidence": Deeper(
+        *(KEEP, "pipelines.cli.results_command", "evidence_command", "evidence_app"),
+        "List, import, check or add to the recorded runs behind RESULTS.md.",
+    ),
+}
+for _name, _each in DEEPER.items():
+    app.command(App(name=_name, help=_each.text, group=_each.group))
 
 
-@app.command
-def tune(command: tyro.conf.Positional[str]) -> None:  # as `run`
-    """Search learning-rate schedules, as `python -m tuning` does: `tune run STUDY --recipe R`;
-    `tune --help` says more."""
-
-
-@app.command
-def pipeline(name: tyro.conf.Positional[str]) -> None:  # as `run`
-    """Run steps in order: `pipeline verify`, `pipeline train-and-register RECIPE`; `--help`."""
-
-
-@app.command
-def schedule(command: tyro.conf.Positional[str]) -> None:  # as `run`
-    """Run commands at their times: `schedule serve|list|add|...`; `schedule --help` says more."""
-
-
-@app.command(name="list")
+@command(app, "list", group=MEASURE)
 def list_command(
-    what: tyro.conf.Positional[Literal["names", "claims", "recipes"]] = "names", json: bool = False
+    what: Annotated[
+        Literal["names", "claims", "recipes"],
+        Parameter(help="All names on one screen; or what claims, or recipes, are about and cost."),
+    ] = "names",
+    /,
+    *,
+    json: Json = False,
 ) -> None:
-    """List the names of claims, by verdict, recipes, architectures, schedules and data sets, on one
-    screen; `list claims` or `list recipes`: what each is about, its costs, whether its data are
-    here."""
+    """List claims by verdict, recipes, architectures, schedules and data sets."""
     from pipelines.cli import list_command as listing
 
     shows = {"names": listing.show, "claims": listing.show_claims, "recipes": listing.show_recipes}
     print_answer(listing.list_names(), json, shows[what])
 
 
-@app.command
-def show(name: tyro.conf.Positional[str], json: bool = False) -> None:
-    """Show a claim or a recipe: its card, evidence, cost and settings, and what its source
-    reports."""
+@command(app, group=MEASURE)
+def show(
+    name: Annotated[str, Parameter(help="Claim or recipe; `list` names them.")],
+    /,
+    *,
+    json: Json = False,
+) -> None:
+    """Show a claim or a recipe: card, evidence, cost, settings, and what its source reports."""
     from pipelines.cli import show_command
 
     print_answer(show_command.describe(name), json, show_command.show)
 
 
-@app.command
-def quickstart(force: bool = False, data_dir: Path | None = None) -> None:
-    """Measure three claims, run a learning-rate study and write a table of results, in one to two
-    minutes."""
+@command(app, group=MEASURE)
+def quickstart(
+    *,
+    force: Annotated[bool, Parameter(help="Repeat what has finished before.")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Measure three claims, run a study and write a table of results, in one to two minutes."""
     from pipelines.cli.quickstart import quickstart as start
 
     use_data_dir(data_dir)
     start(force)
 
 
-@app.command
-def report(json: bool = False, out: Path | None = None, publish: bool = False) -> None:
-    """Write RESULTS.md, results.json, figures/ and results.html, one page with all of it: the
-    project's results beside yours (into --out; default: report/ beside the database). --publish,
-    for maintainers, writes those that git keeps, of the project's evidence alone."""
+@command(app, group=SEARCH)
+def report(
+    *,
+    json: Json = False,
+    out: Annotated[
+        Path | None, Parameter(help="Folder (default: report/ beside the database).")
+    ] = None,
+    publish: Annotated[
+        bool,
+        Parameter(help="For maintainers: write those that Git keeps, of the evidence alone."),
+    ] = False,
+) -> None:
+    """Write a table and a page of the project's results beside yours.
+
+    The files are RESULTS.md, results.json, figures/ and results.html, one page with all of it.
+    """
     say_begin("Reading the recorded runs, then writing the report and its figures.", json)
     from pipelines.cli import tables
     from pipelines.results import scoreboard
@@ -102,66 +152,8 @@ def report(json: bool = False, out: Path | None = None, publish: bool = False) -
     print_answer(document, json, show)
 
 
-@app.command(name="evidence")
-def evidence_command(
-    action: tyro.conf.Positional[
-        Literal["list", "import", "add", "check", "plan", "work"]
-    ] = "list",
-    what: tyro.conf.Positional[tuple[str, ...]] = (),
-    *,
-    max_minutes: float | None = None,
-    again: int | None = None,
-    draw: int | None = None,
-    json: bool = False,
-) -> None:
-    """List the bundles of runs behind RESULTS.md, in mlruns/evidence; import those that this home
-    lacks; add FILE (of `export`) or CLAIM (run here), joined with what they hold; check: derive
-    every verdict anew from its curves and compare it with results.json, and cells with their
-    trainings, with exit code 1 where one differs; --again N: measure N cells anew, drawn by the
-    seed --draw among those that take --max-minutes (1) for all N; plan: the verdicts that are
-    lacking, the cheapest first, with the seeds and trainings that each lacks; work: measure and add
-    them, all or those of CLAIMs, at the lowest priority, for --max-minutes or to the end: the same
-    command goes on."""
-    from pipelines.cli import results_command
-    from pipelines.errors import UserError, check_minutes
-    from pipelines.results.evidence import adding, bundles, queue
-
-    if max_minutes is not None and action not in ("work", "check"):
-        raise UserError(
-            f"--max-minutes belongs to `evidence work`. Received: evidence {action} with "
-            f"--max-minutes {max_minutes:g}. Leave it out."
-        )
-    if (again, draw) != (None, None) and action != "check":
-        raise UserError(
-            f"--again and --draw belong to `evidence check`. Received: evidence {action} with one "
-            "of them. Leave it out."
-        )
-    if what and action not in ("add", "plan", "work"):
-        raise UserError(
-            f"`evidence {action}` takes no names. Received: {' '.join(what)}. Leave them out."
-        )
-    say_begin(f"Reading the evidence in {bundles.FOLDER}.", json)
-    if action == "check":
-        results_command.evidence_check_command(again, draw, max_minutes, json)
-    elif action == "add":
-        print_answer(adding.add(what), json, adding.print_added)
-    elif action == "plan":
-        bundles.import_if_own()
-        lacking = [decision.document() for decision in queue.plan_decisions(what)]
-        print_answer({"lacking": lacking}, json, queue.print_plan)
-    elif action == "work":
-        check_minutes(max_minutes)
-        places.require_checkout("evidence work")
-        bundles.import_if_own()
-        print_answer(queue.work(what, max_minutes or math.inf), json, queue.print_work)
-    else:
-        if action == "import":
-            bundles.import_missing(None)
-        print_answer(bundles.list_bundles(), json, bundles.print_bundles)
-
-
-@app.command
-def reference(json: bool = False) -> None:
+@command(app, group=KEEP)
+def reference(*, json: Json = False) -> None:
     """Write every number that the sources report as a finished run beside ours; none twice."""
     from pipelines.results import reference_runs
 
@@ -169,13 +161,21 @@ def reference(json: bool = False) -> None:
     print_answer(reference_runs.write(), json, reference_runs.print_references)
 
 
-@app.command
+@command(app, group=SEARCH)
 def compare(
-    runs: tyro.conf.Positional[tuple[str, ...]], out: Path | None = None, json: bool = False
+    *runs: Annotated[
+        str,
+        Parameter(help="Ids of runs, beginnings of them, or names, of which the newest is taken."),
+    ],
+    out: Annotated[
+        Path | None, Parameter(help="Draw the curves into this FILE.png, .svg or .pdf.")
+    ] = None,
+    json: Json = False,
 ) -> None:
-    """Compare runs: numbers, differences with their intervals, settings, and a link to the learning
-    curves. A run is named by its id, the beginning of it, or its name, of which the newest is
-    taken. --out FILE.png (or .svg, .pdf) draws the curves: means over seeds, in bands."""
+    """Compare runs: numbers, differences with their intervals, settings, learning curves.
+
+    The curves are a link; those of runs over seeds are means, in bands.
+    """
     from pipelines.results import comparison
 
     document = comparison.compare(runs)
@@ -185,38 +185,53 @@ def compare(
     print_answer(document, json, comparison.print_comparison)
 
 
-@app.command
-def evaluate(run: tyro.conf.Positional[str], json: bool = False) -> None:
-    """Measure the model that a training stored anew, beside what it recorded. Exit code 1 where
-    they differ."""
+@command(app, group=SEARCH)
+def evaluate(
+    run: Annotated[str, Parameter(help="Training: an id, the beginning of it, or a name.")],
+    /,
+    *,
+    json: Json = False,
+) -> None:
+    """Measure a stored model anew, beside what its training recorded.
+
+    Exit code 1 where they differ.
+    """
     from pipelines.cli import results_command
 
     say_begin(f"Looking for run {run}, then loading its model.", json)
     results_command.evaluate_command(run, json)
 
 
-@app.command
+@command(app, group=SEARCH)
 def watch(
-    names: tyro.conf.Positional[tuple[str, ...]] = (), notify: str = "", json: bool = False
+    *names: Annotated[
+        str, Parameter(help="Claims, recipes or ids of runs (default: all results).")
+    ],
+    notify: Annotated[
+        str, Parameter(help="URL or command that is told of a change.", show_default=False)
+    ] = "",
+    json: Json = False,
 ) -> None:
-    """Compare the latest results of claims and recipes (default: all), or the runs with these ids,
-    with those before: exit code 3 where a verdict or a number has changed; --notify tells a URL or
-    a command."""
+    """Compare the latest results of claims and recipes with those before.
+
+    Exit code 3 where a verdict or a number has changed.
+    """
     from pipelines.cli import results_command
 
     say_begin("Comparing the recorded results with those before.", json)
     results_command.watch_command(names, json, notify)
 
 
-@app.command
+@command(app, group=SEARCH)
 def register(
-    recipe: tyro.conf.Positional[str],
-    scale: Scale = "cpu",
-    dry_run: bool = False,
-    json: bool = False,
+    recipe: Annotated[str, Parameter(help="Recipe; `list` names them.")],
+    /,
+    *,
+    scale: Annotated[Scale, Parameter(help="Scale of the runs that are compared.")] = "cpu",
+    dry_run: Annotated[bool, Parameter(help="Only say what would become of it.")] = False,
+    json: Json = False,
 ) -> None:
-    """Make the best run of a recipe, by validation, the champion of the model registry; --dry-run
-    only says what would become of it."""
+    """Make the best run of a recipe, by validation, the champion of the model registry."""
     from pipelines.results import model_registry
 
     say_begin(f"Looking for the best run of {recipe} at {scale} scale.", json)
@@ -224,8 +239,12 @@ def register(
     print_answer(document, json, model_registry.print_champion)
 
 
-@app.command
-def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
+@command(app, group=SEARCH)
+def ui(
+    *,
+    port: Annotated[int, Parameter(help="Port at which it is served.")] = 5000,
+    host: Annotated[str, Parameter(help="Address at which it is served.")] = "127.0.0.1",
+) -> None:
     """Serve the MLflow UI on the store's runs, or name the server that does."""
     from pipelines.results import reference_runs, standing
     from pipelines.results.evidence import bundles
@@ -251,27 +270,12 @@ def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
         ui_server.serve(host, port, best)
 
 
-@app.command
-def data(
-    action: tyro.conf.Positional[Literal["list", "prepare", "pack", "check"]] = "list",
-    name: tyro.conf.Positional[str | None] = None,
-    data_dir: Path | None = None,
-    size: int | None = None,
-    json: bool = False,
-) -> None:
-    """List data sets; prepare NAME (downloads); pack NAME (into one file that is read without
-    TensorFlow); check NAME, or all that are there (never touches the network). NAME may be your
-    own: a folder with a subfolder a class, FILE.npz or tfds:NAME; --size scales its pictures."""
-    from pipelines.cli.data_command import data_command
+@command(app, group=KEEP)
+def doctor(*, json: Json = False, data_dir: DataDir = None) -> None:
+    """Examine this machine: what works, what does not, what that costs and how to mend it.
 
-    use_data_dir(data_dir)
-    data_command(action, name, size, json)
-
-
-@app.command
-def doctor(json: bool = False, data_dir: Path | None = None) -> None:
-    """Examine this machine: what works, what does not, what that costs and how to mend it. Exit
-    code 1 where something must be mended."""
+    Exit code 1 where something must be mended.
+    """
     from pipelines.cli.doctor import examine, show_counts, show_row
 
     use_data_dir(data_dir)
@@ -281,8 +285,8 @@ def doctor(json: bool = False, data_dir: Path | None = None) -> None:
         raise SystemExit(1)
 
 
-@app.command
-def recover(json: bool = False) -> None:
+@command(app, group=KEEP)
+def recover(*, json: Json = False) -> None:
     """Deliver and close the runs of processes that have died; never those of a living one."""
     from pipelines.tracking import recovery
 
@@ -294,20 +298,23 @@ def recover(json: bool = False) -> None:
     print_answer({"settled": recovery.recover()}, json, show)
 
 
-@app.command
+@command(app, group=KEEP)
 def export(
-    file: tyro.conf.Positional[Path],
-    names: tyro.conf.Positional[tuple[str, ...]] = (),
-    *,
-    filter: str | None = None,
-    without_artifacts: bool = False,
-    without_models: bool = False,
-    json: bool = False,
+    file: Annotated[Path, Parameter(help="File to write.")],
+    /,
+    *names: Annotated[
+        str, Parameter(help="Claims, recipes, studies or ids of runs (default: all runs).")
+    ],
+    filter: Annotated[
+        str | None, Parameter(help="Runs that this filter of MLflow finds, instead of names.")
+    ] = None,
+    without_artifacts: Annotated[
+        bool, Parameter(help="Write numbers alone, without files and models.")
+    ] = False,
+    without_models: Annotated[bool, Parameter(help="Write all but the stored networks.")] = False,
+    json: Json = False,
 ) -> None:
-    """Write finished runs with all that belongs to them into one file: those of the claims, recipes
-    and studies named, or with these ids (default: all), or those that an MLflow --filter finds.
-    --without-artifacts writes their numbers alone, without files and models; --without-models all
-    but the stored networks."""
+    """Write finished runs, with all that belongs to them, into one file."""
     from pipelines.tracking.bundles import exporting
 
     def show(document: Mapping[str, Any]) -> None:
@@ -317,8 +324,10 @@ def export(
     print_answer(document, json, show)
 
 
-@app.command(name="import")
-def import_command(file: tyro.conf.Positional[Path], json: bool = False) -> None:
+@command(app, "import", group=KEEP)
+def import_command(
+    file: Annotated[Path, Parameter(help="File that `export` wrote.")], /, *, json: Json = False
+) -> None:
     """Import the runs of a file that `export` wrote; those that are here already are left out."""
     from pipelines.results.evidence import bundles
 
@@ -329,35 +338,38 @@ def import_command(file: tyro.conf.Positional[Path], json: bool = False) -> None
     print_answer(bundles.import_runs(file), json, show)
 
 
-def dispatch(arguments: list[str]) -> None:
-    """Run a command. Those named here read their options themselves; tyro knows the others."""
-    command, *rest = arguments or [""]
-    if command in ("run", "sweep") and rest and not rest[0].startswith("-"):
-        from pipelines.cli.run_command import run_command, sweep_command
+@command(app, group=KEEP)
+def completion(
+    shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="Your shell.")], /
+) -> None:
+    """Print the script by which Tab completes near-identity's commands and options."""
+    print(whole_program().generate_completion(prog_name=places.NAME, shell=shell))
 
-        (run_command if command == "run" else sweep_command)(rest[0], rest[1:])
-    elif command == "tune":
-        from tuning.__main__ import dispatch as dispatch_tuning
 
-        dispatch_tuning(rest)
-    elif command == "pipeline":
-        from pipelines.cli.pipeline_command import pipeline_command
+def whole_program() -> App:
+    """Return the App with all commands, those of DEEPER too."""
+    program = new_app(PROG, app.help)
+    for name in app:
+        if name in DEEPER:
+            module = importlib.import_module(DEEPER[name].module)
+            program.command(getattr(module, DEEPER[name].app), name=name)
+        elif not name.startswith("-"):
+            program.command(app[name], name=name)
+    return program
 
-        pipeline_command(rest)
-    elif command == "schedule":
-        from pipelines.cli.schedule_command import schedule_command
 
-        schedule_command(rest)
-    elif command == "attempt":  # started by a schedule
+def dispatch(words: list[str]) -> None:
+    """Run a command; those of DEEPER read their words themselves."""
+    name, *rest = words or [""]
+    if name in DEEPER:
+        module = importlib.import_module(DEEPER[name].module)
+        getattr(module, DEEPER[name].function)(rest)
+    elif name == "attempt":  # started by a schedule
         from pipelines.scheduling import attempt
 
         attempt.main(rest)
-    elif command == "--version":
-        print(places.NAME, __version__)
     else:
-        if command in ("run", "sweep") and rest and not {"-h", "--help"} & set(rest):
-            raise name_first(PROG, arguments)
-        parse_command(app, arguments, PROG, __doc__)
+        call(app, words)
 
 
 def main() -> int:

@@ -1,40 +1,74 @@
-"""Command line: `python -m tuning COMMAND`: learning-rate studies.
+"""Command line: `python -m tuning COMMAND`: learning-rate studies."""
 
-Search: run, resume, work. Look: list, show, best, compare. Storage: copy, dashboard."""
-
-import shutil
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import tyro
+from cyclopts import Parameter
 
-from pipelines.cli.parsing import name_first, parse_command
+from pipelines.cli.parsing import (
+    DataDir,
+    Json,
+    add_command,
+    call,
+    call_named,
+    command,
+    named,
+    new_app,
+    options_of,
+)
 from pipelines.cli.shell import print_answer, run_command_safely, use_data_dir
 from pipelines.errors import UserError
 from pipelines.runtime.durations import format_duration
-from pipelines.runtime.plain_table import plain_table
+from pipelines.runtime.plain_table import plain_table, print_prose, wrap_prose
 from tuning import cli
 from tuning.cli import PROG
+from tuning.plan import StudyPlan
 
-app = tyro.extras.SubcommandApp()
-Study = tyro.conf.Positional[str]
+app = new_app(
+    PROG,
+    """Search learning-rate schedules, in studies of Optuna.
+
+    Search: run, resume, work. Look: list, show, best, compare. Storage: copy, dashboard.""",
+)
+STUDY_TEXT = "Name of the study; `list` shows them."
+Study = Annotated[str, Parameter(help=STUDY_TEXT)]
+Studies = Annotated[str, Parameter(help="Names of studies; `list` shows them.")]
+Storage = Annotated[
+    str | None,
+    Parameter(
+        help="Where studies are kept: journal:///FILE, postgresql://..., or grpc://HOST:PORT "
+        "(None: OPTUNA_STORAGE, else a journal beside MLflow's database)."
+    ),
+]
 
 
-@app.command
-def run(study: Study) -> None:  # `dispatch` reads its words: here for --help
-    """Search schedules for a recipe: `run STUDY --recipe R`; `run STUDY --help` says more."""
+STUDY = named(STUDY_TEXT, "study")
+run_app = new_app(
+    f"{PROG} run",
+    """Search schedules for a recipe until the study has so many finished trials.
+
+    Started again, it goes on. Every setting of the recipe can be overridden as in `python -m
+    pipelines run`: `run STUDY --recipe R --help` lists them with their values.""",
+)
+add_command(run_app, print, [STUDY, *cli.run_options(StudyPlan())])
+app.command(run_app, name="run")
 
 
-@app.command
-def resume(study: Study) -> None:  # as `run`
-    """Go on with a study: `resume STUDY`; `resume STUDY --help` says more."""
+def resume(study: str, **values: Any) -> None:
+    """Go on with a study that is there, as it was planned.
+
+    --trials and --hours raise its goal.
+    """
+    print_answer(*cli.resume_search(study, **values), _print_study)
 
 
-@app.command
-def work(study: Study, storage: str | None = None, data_dir: Path | None = None) -> None:
+add_command(app, resume, [STUDY, *options_of(cli.Length())], "resume")
+
+
+@command(app)
+def work(study: Study, /, *, storage: Storage = None, data_dir: DataDir = None) -> None:
     """Be one more worker of a study that another process leads, here or on another machine."""
     from tuning import study as studies
     from tuning.storage import storage as storages
@@ -43,8 +77,8 @@ def work(study: Study, storage: str | None = None, data_dir: Path | None = None)
     studies.help_leader(study, storages.resolve_url(storage))
 
 
-@app.command(name="list")
-def list_command(storage: str | None = None, json: bool = False) -> None:
+@command(app, "list")
+def list_command(*, storage: Storage = None, json: Json = False) -> None:
     """List the studies of a storage."""
     from tuning import catalog
 
@@ -59,18 +93,20 @@ def list_command(storage: str | None = None, json: bool = False) -> None:
     print_answer(catalog.list_studies(storage), json, show)
 
 
-@app.command
-def show(study: Study, storage: str | None = None, json: bool = False) -> None:
+@command(app)
+def show(study: Study, /, *, storage: Storage = None, json: Json = False) -> None:
     """Print a study: its trials, the best of each family, the gain, and how to train the best."""
     from tuning import catalog
 
     print_answer(catalog.describe(study, storage), json, _print_study)
 
 
-@app.command
-def best(study: Study, storage: str | None = None) -> None:
-    """Print the options of the best trial, to paste after `python -m pipelines run RECIPE`; what it
-    gains is said on standard error."""
+@command(app)
+def best(study: Study, /, *, storage: Storage = None) -> None:
+    """Print the options of the best trial, to paste after `python -m pipelines run RECIPE`.
+
+    What it gains is said on standard error.
+    """
     from tuning import catalog
     from tuning.analysis import outcome, summary
 
@@ -83,31 +119,36 @@ def best(study: Study, storage: str | None = None) -> None:
         )
     paste = f"Its options, to paste after python -m pipelines run {document['recipe']}:"
     for sentence in [*outcome.sentences(document), paste]:
-        print(_fill(sentence), file=sys.stderr, flush=True)
+        print(wrap_prose(sentence, after="  "), file=sys.stderr, flush=True)
     print(summary.run_arguments(document["target_scale"], document["best"]))
 
 
-@app.command
+@command(app)
 def compare(
-    studies: tyro.conf.Positional[tuple[str, ...]],
-    storage: str | None = None,
-    out: Path | None = None,
-    good_pct: float | None = None,
-    json: bool = False,
+    *studies: Studies,
+    storage: Storage = None,
+    out: Annotated[
+        Path | None, Parameter(help="File of a picture of their best of k trials: FILE.png.")
+    ] = None,
+    good_pct: Annotated[
+        float | None,
+        Parameter(help="Validation error, in percent, up to which a trial of any of them is good."),
+    ] = None,
+    json: Json = False,
 ) -> None:
-    """Compare studies: best, gain, good region, cost; --out FILE.png draws their best-of-k. With
-    --good-pct a trial of any of them is good up to that validation error."""
+    """Compare studies: best, gain, good region, cost."""
     from tuning import comparison
 
     document = comparison.compare(studies, storage, out, good_pct)
     print_answer(document, json, comparison.print_comparison)
 
 
-@app.command
+@command(app)
 def copy(
-    source: tyro.conf.Positional[str],
-    studies: tyro.conf.Positional[tuple[str, ...]] = (),
-    storage: str | None = None,
+    source: Annotated[str, Parameter(help="The storage to copy from, as for --storage.")],
+    /,
+    *studies: Studies,
+    storage: Storage = None,
 ) -> None:
     """Copy studies of another storage, all if none is named, into the one here."""
     from tuning.storage import copies
@@ -117,8 +158,13 @@ def copy(
     print(f"Copied: {', '.join(copied) or 'nothing, all of it is here'}.")
 
 
-@app.command
-def dashboard(storage: str | None = None, host: str = "127.0.0.1", port: int = 8080) -> None:
+@command(app)
+def dashboard(
+    *,
+    storage: Storage = None,
+    host: Annotated[str, Parameter(help="Address at which it is served.")] = "127.0.0.1",
+    port: Annotated[int, Parameter(help="Port at which it is served.")] = 8080,
+) -> None:
     """Serve optuna-dashboard on the same storage."""
     from tuning.storage import serving
     from tuning.storage import storage as storages
@@ -142,7 +188,7 @@ def _print_study(document: dict[str, Any]) -> None:
     _print_trials(document["trials"])
     _print_families(document["families"])
     for sentence in outcome.sentences(document):
-        print(_fill(sentence))
+        print_prose(sentence, after="  ")
     print(f"Its page, while `python -m pipelines ui` runs:\n{run_page(document['run_id'])}")
     if not finished:
         print(f"Not finished; go on with: {PROG} resume {document['study']}")
@@ -179,12 +225,8 @@ def _print_families(families: Sequence[Mapping[str, Any]]) -> None:
     print()
     Console(highlight=False).print(table)
     for row in families:
-        print(_fill(f"trial {row['trial']}: {row['settings']}"))
+        print_prose(f"trial {row['trial']}: {row['settings']}", after="  ")
     print()
-
-
-def _fill(text: str) -> str:
-    return textwrap.fill(text, shutil.get_terminal_size().columns, subsequent_indent="  ")
 
 
 def _format_result(trial: Mapping[str, Any]) -> str:
@@ -196,16 +238,16 @@ def _format_result(trial: Mapping[str, Any]) -> str:
     return f"{trial['val_error_pct']:.2f} %{ended}"
 
 
-def dispatch(arguments: list[str]) -> None:
-    """Run a command: `run` and `resume` read their own options, tyro knows the others."""
-    command, *rest = arguments or [""]
-    searches = {"run": cli.run_search, "resume": cli.resume_search}
-    if command in searches and rest and not rest[0].startswith("-"):
-        print_answer(*searches[command](rest[0], rest[1:]), _print_study)
-        return
-    if command in searches and rest and not {"-h", "--help"} & set(rest):
-        raise name_first(PROG, arguments)
-    parse_command(app, arguments, PROG, __doc__)
+def dispatch(words: list[str]) -> None:
+    """Run a command. `run` reads its words against a recipe, once the study is named."""
+    if words[:1] == ["run"]:
+        call_named(_run, run_app, words[1:])
+    else:
+        call(app, words)
+
+
+def _run(study: str, words: list[str]) -> None:
+    print_answer(*cli.run_search(study, words), _print_study)
 
 
 if __name__ == "__main__":

@@ -2,27 +2,23 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Generic, TypeVar
-
-import tyro
+from typing import Any
 
 from pipelines.cli.overrides import (
     PictureSize,
     apply_overrides,
-    as_options,
     name_own,
+    recipe_options,
     with_choices,
 )
-from pipelines.cli.parsing import parse, parse_known
+from pipelines.cli.parsing import Option, options_of, parse, parse_known, take
 from pipelines.cli.shell import use_data_dir
 from pipelines.errors import WORKERS, check_counts
 from pipelines.recipes.catalog import get_recipe
-from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.progress import say_begin
 from tuning.plan import Goal, StudyPlan, changed_fields
 
 PROG = "python -m tuning"
-T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,55 +41,37 @@ class Length(Goal):
         check_counts(WORKERS, workers=self.workers)
 
 
-@dataclasses.dataclass(frozen=True)
-class RunArguments(Generic[T]):
-    """Search until the study has so many finished trials; started again, it goes on.
-
-    Every setting of the recipe can be overridden as in `python -m pipelines run`.
-    """
-
-    length: tyro.conf.OmitArgPrefixes[Length]
-    search: tyro.conf.OmitArgPrefixes[StudyPlan]
-    override: tyro.conf.OmitArgPrefixes[T]
-    force: bool = False
-    """Start the study over."""
-    pictures: tyro.conf.OmitArgPrefixes[PictureSize] = dataclasses.field(
-        default_factory=PictureSize
-    )
+def run_options(plan: StudyPlan) -> list[Option]:
+    """Return the options of `run` that do not depend on the recipe, as a plan has them."""
+    return [
+        *options_of(Length()),
+        Option("force", bool, False, "Start the study over."),
+        *options_of(PictureSize()),
+        *options_of(plan, "Search"),
+    ]
 
 
-@dataclasses.dataclass(frozen=True)
-class ResumeArguments:
-    """Go on with a study that is there, as it was planned; --trials and --hours raise its goal."""
-
-    length: tyro.conf.OmitArgPrefixes[Length]
-
-
-def run_search(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
+def run_search(study: str, words: list[str]) -> tuple[dict[str, Any], bool]:
     """Return the document of `run STUDY`, and whether it is to be printed as JSON."""
-    arguments = name_own(arguments, f"{PROG} run {study}")
-    search, _ = parse_known(StudyPlan, arguments, f"{PROG} run {study}")
+    prog = f"{PROG} run {study}"
+    words = name_own(words, prog)
+    given, _ = parse_known(options_of(StudyPlan()), words, prog)
+    search = StudyPlan(**given)
     published = get_recipe(search.trained_name, search.scale)
-    default = with_choices(published, arguments, f"{PROG} run {study}")
-    offered = as_options(default)
-    kind: Any = RunArguments[type(offered)]  # type: ignore[misc]
-    parsed: RunArguments[Recipe] = parse(
-        kind,
-        arguments,
-        default=RunArguments(Length(), StudyPlan(), offered),
-        prog=f"{PROG} run {study}",
-    )
-    recipe = apply_overrides(default, parsed.override)
-    plan = dataclasses.replace(parsed.search, changes=changed_fields(recipe, published))
-    return _search(study, plan, parsed.length, parsed.force)
+    default = with_choices(published, words, prog)
+    text = f"""Search learning-rate schedules for {search.trained_name}.
+
+    The study ends when it has so many finished trials; started again, it goes on. Every setting of
+    the recipe can be overridden as in `python -m pipelines run`."""
+    values = parse([*run_options(search), *recipe_options(default)], words, prog, text)
+    recipe = apply_overrides(default, values)
+    plan = dataclasses.replace(search, changes=changed_fields(recipe, published))
+    return _search(study, plan, Length(**take(Length, values)), values.get("force", False))
 
 
-def resume_search(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
+def resume_search(study: str, **values: Any) -> tuple[dict[str, Any], bool]:
     """Return the document of `resume STUDY`, and whether it is to be printed as JSON."""
-    parsed: ResumeArguments = parse(
-        ResumeArguments, arguments, default=ResumeArguments(Length()), prog=f"{PROG} resume {study}"
-    )
-    return _search(study, None, parsed.length)
+    return _search(study, None, Length(**values))
 
 
 def _search(

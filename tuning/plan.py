@@ -6,15 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any
-
-import tyro
+from typing import Any
 
 from pipelines.data import datasets
 from pipelines.errors import MOST, UserError, check_counts, unknown
 from pipelines.recipes import checks
-from pipelines.recipes.catalog import RECIPES, Scale, get_recipe
+from pipelines.recipes.catalog import RECIPES, get_recipe
 from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden, Scale
 from tuning.search import samplers, spaces
 
 OBJECTIVE = "val_error_pct"  # never the test error
@@ -48,7 +47,7 @@ class StudyPlan:
     """tpe, cmaes, gp, random, grid or nsga2."""
     pruner: str = "none"
     """hyperband, median or none: ends trials early that do badly on validation pictures."""
-    seeds: Annotated[int, tyro.conf.arg(name="seeds-per-trial")] = 1
+    seeds: int = field(default=1, metadata={"option": "seeds-per-trial"})
     """Trainings a trial, whose mean error counts."""
     budget: float = 1.0
     """Share of the recipe's length that a trial is trained for, its schedule in proportion."""
@@ -57,7 +56,7 @@ class StudyPlan:
     proxy: str | None = None
     """Train a declared, cheaper stand-in of the recipe: of allconv-imagenet, allconv-tiny-imagenet,
     allconv-imagenet32 or allconv-cifar10."""
-    changes: tyro.conf.Suppress[Mapping[str, Any]] = field(default_factory=dict)
+    changes: Hidden[Mapping[str, Any]] = field(default_factory=dict)
     """Fields of the recipe that differ from those published."""
 
     def __post_init__(self) -> None:

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tyro
-
 from pipelines.errors import UserError, check_counts
 from pipelines.measurement.experiment import Trainer
 from pipelines.measurement.verdict import (
@@ -19,6 +17,7 @@ from pipelines.measurement.verdict import (
 )
 from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden
 
 SPLITS = ("train", "test")
 LOST_PCT = 60.0  # test error of a network that has not trained, or died
@@ -80,8 +79,8 @@ class ReportedArm(ReportedError):
 class Arms:
     """Settings that all arms share: a published recipe, its length and its network's size."""
 
-    recipe: tyro.conf.Suppress[str] = "allconv-cifar10"
-    data: tyro.conf.Suppress[str] = "cifar10"
+    recipe: Hidden[str] = "allconv-cifar10"
+    data: Hidden[str] = "cifar10"
     steps: int = 64_000
     """Optimizer steps of every arm, over which the recipe's schedule is drawn in proportion."""
     batch_size: int = 128

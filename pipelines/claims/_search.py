@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import tyro
-
 from pipelines.claims._arms import Arms, check_rates, scale_width
 from pipelines.errors import MOST, WORKERS, UserError, check_counts
 from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden
 from pipelines.running import code_digest
 from pipelines.runtime.provenance import digest
 from pipelines.runtime.subcommands import run_study
@@ -59,8 +58,8 @@ class Search(Arms):
     """Finished trials of a study, the published schedules among them."""
     workers: int = 2
     """Processes that search."""
-    space: tyro.conf.Suppress[str] = "lr-schedule"
-    sampler: tyro.conf.Suppress[str] = "tpe"
+    space: Hidden[str] = "lr-schedule"
+    sampler: Hidden[str] = "tpe"
 
     def __post_init__(self) -> None:
         super().__post_init__()

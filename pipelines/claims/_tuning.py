@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-import tyro
 
 from pipelines.claims._arms import SMOKE
 from pipelines.claims._figures import panels
@@ -21,6 +20,7 @@ from pipelines.measurement.experiment import Experiment, Trainer
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.verdict import BROKEN, HOLDS, INCONCLUSIVE, Bound, Floor
 from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden
 from pipelines.runtime.subcommands import run_json
 
 GOOD = ("good_share", "good_rate_decades")  # not there where no trial was drawn
@@ -38,8 +38,8 @@ class TuningSearch(Search):
     """Validation error up to which a trial is good, whichever the network."""
     trials: int = 8
     """Finished trials of a study, the published schedules among them."""
-    space: tyro.conf.Suppress[str] = "lr-only"
-    sampler: tyro.conf.Suppress[str] = "grid"
+    space: Hidden[str] = "lr-only"
+    sampler: Hidden[str] = "grid"
 
     def __post_init__(self) -> None:
         super().__post_init__()

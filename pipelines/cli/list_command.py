@@ -75,7 +75,7 @@ def list_names() -> dict[str, list[Any]]:
 
 def order_scales(costs: Mapping[str, Any]) -> dict[str, str]:
     """Return costs in words by scale, the smallest scale first."""
-    from pipelines.recipes.catalog import SCALES
+    from pipelines.recipes.settings import SCALES
 
     return {scale: str(costs[scale]) for scale in SCALES if scale in costs}
 

@@ -1,175 +1,417 @@
-"""Command lines read by tyro, whose refusals become errors like all others: a sentence, code 2.
+"""Command lines read by cyclopts, whose refusals become errors like all others: a sentence, code 2.
 
-tyro hands over what is wrong as an object (`tyro._errors`) and knows every option of a command
-(`tyro._parsers`, `SubcommandApp._build_union`). None is public, so they are used in this module
-alone; its tests fail where a new version of tyro has changed them.
+A `command` is a function with typed parameters; or its options are known only when it is called, as
+those of a recipe are: then they are a list of `Option`, which `parse` reads.
 """
 
-import difflib
-import itertools
-import re
+import ast
+import contextlib
+import dataclasses
+import functools
+import inspect
 import shlex
-from collections.abc import Iterable, Sequence
-from typing import Any
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-import tyro
-from tyro import _errors
-from tyro._parsers import ParserSpecification
+import cyclopts
+from cyclopts import App, Group, Parameter
 
+from pipelines.cli.suggestions import suggest
 from pipelines.errors import UserError
+from pipelines.recipes.settings import HIDDEN
 
-NO_DEFAULT: Any = tyro.MISSING_NONPROP
-TYPES = {"INT": "a whole number", "FLOAT": "a number"}  # keys: tyro's words in --help
-LISTS = {"INT": "whole numbers", "FLOAT": "numbers"}
+HELP = ("--help", "-h")
+OPTIONS = "Options"  # the panel of --help for what belongs to the command itself
+RULES = {int: "a whole number", float: "a number", bool: "True or False", types.NoneType: "None"}
+LISTS = {int: "whole numbers", float: "numbers"}
+UNIONS = (typing.Union, types.UnionType)
 
-
-def parse(
-    kind: Any,
-    words: Sequence[str],
-    *,
-    prog: str,
-    default: Any = NO_DEFAULT,
-    description: str | None = None,
-) -> Any:
-    """Return what the words of a command line say, as `kind`. Raise UserError where it is wrong."""
-
-    def refuse(event: _errors.ParseErrorEvent) -> None:
-        commands, options = _names(kind, default, words)
-        command = next((word for word in words if word in commands), None)
-        usage = f"{prog} {command}" if command else prog
-        if message := _describe(event, words, commands if not command else [], options, usage):
-            raise UserError(message)
-
-    with _errors.on_parse_error(refuse):
-        return tyro.cli(kind, args=words, prog=prog, default=default, description=description)
+DATA_TEXT = "Folder of prepared data sets (default: TFDS_DATA_DIR, else ~/tensorflow_datasets)."
+Json = Annotated[bool, Parameter(help="Print one JSON document on standard output.")]
+DataDir = Annotated[Path | None, Parameter(help=DATA_TEXT)]
 
 
-def parse_known(kind: Any, words: Sequence[str], prog: str) -> tuple[Any, list[str]]:
-    """Return what the words say of the options of `kind`, and the words that say other things."""
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """An option of a command: a field of its settings, or an argument of one of them."""
 
-    def refuse(event: _errors.ParseErrorEvent) -> None:
-        if message := _describe(event, words, [], [], prog):
-            raise UserError(message)
+    name: str
+    kind: Any
+    default: Any
+    text: str
+    """What --help says of it."""
+    panel: str = OPTIONS
+    choices: Sequence[str] = ()
+    """Words that --help names where the kind does not, others being allowed."""
+    typed: str = ""
+    """The option as it is typed, where it is not its name."""
 
-    with _errors.on_parse_error(refuse):
-        return tyro.cli(kind, args=words, return_unknown_args=True, add_help=False)
+    def parameter(self) -> inspect.Parameter:
+        """Return it as a parameter of a function."""
+        listed = f" [choices: {', '.join(self.choices)}]" if self.choices else ""
+        about = Parameter(
+            name=f"--{(self.typed or self.name).replace('_', '-')}",
+            help=self.text + listed,
+            group=_panel(self.panel),
+            metavar="NAME" if self.choices else None,
+            consume_multiple=True if self.default else 1,  # none of them only where that says more
+        )
+        return inspect.Parameter(
+            self.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=self.default,
+            annotation=Annotated[self.kind, about],
+        )
 
 
-def parse_command(
-    app: tyro.extras.SubcommandApp, words: Sequence[str], prog: str, description: str | None
-) -> Any:
+DATA_DIR = Option("data_dir", Path | None, None, DATA_TEXT)
+
+
+def options_of(settings: Any, panel: str = OPTIONS) -> list[Option]:
+    """Return the options that are the fields of a dataclass, with the values that it has."""
+    hints = typing.get_type_hints(type(settings), include_extras=True)
+    texts = describe_fields(type(settings))
+    return [
+        Option(
+            each.name,
+            hints[each.name],
+            getattr(settings, each.name),
+            texts.get(each.name, ""),
+            panel,
+            typed=each.metadata.get("option", ""),
+        )
+        for each in dataclasses.fields(settings)
+        if HIDDEN not in getattr(hints[each.name], "__metadata__", ())
+    ]
+
+
+def describe_fields(kind: type) -> dict[str, str]:
+    """Return by name what the text below a field of a dataclass says of it."""
+    texts = {}
+    for each in filter(dataclasses.is_dataclass, reversed(kind.__mro__)):
+        [tree] = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        for field, text in pairwise(tree.body):  # type: ignore[attr-defined]
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                texts[field.target.id] = " ".join(ast.literal_eval(text.value).split())  # type: ignore[union-attr]
+    return texts
+
+
+@functools.cache
+def _panel(title: str) -> Group:
+    """Return a panel of --help; they stand in the order in which they are first asked for."""
+    return Group.create_ordered(title)
+
+
+def take(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the values that are fields of a dataclass."""
+    names = {each.name for each in dataclasses.fields(kind)}
+    return {name: value for name, value in values.items() if name in names}
+
+
+def command(app: App, name: str = "", **settings: Any) -> Callable[[Any], Any]:
+    """Return a decorator that makes a function a command of a program."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        typed = name or function.__name__.replace("_", "-")
+        add_command(app, function, None, typed)
+        for key, value in settings.items():
+            setattr(app[typed], key, value)
+        return function
+
+    return register
+
+
+def add_command(
+    app: App,
+    function: Callable[..., Any],
+    takes: Iterable[inspect.Parameter | Option] | None = None,
+    name: str = "",
+) -> None:
+    """Make a function a command of a program; without a name, what the program itself does.
+
+    It takes what is listed (None: its own parameters), and is called with what is given of that.
+    """
+    takes = inspect.signature(function).parameters.values() if takes is None else takes
+    parameters = [each.parameter() if isinstance(each, Option) else each for each in takes]
+
+    def called(*given: Any, **values: Any) -> Any:
+        return function(*given, **values)
+
+    called.__name__, called.__doc__ = function.__name__, _flow(function.__doc__ or "")
+    called.__signature__ = inspect.Signature([*map(_read_by_us, parameters)])  # type: ignore[attr-defined]
+    prog = " ".join(filter(None, [app.name[0], name]))
+    deeper = "" if name or all(each.startswith("-") for each in app) else "[COMMAND]"
+    names = filter(None, [deeper, *map(_placeholder, parameters)])
+    usage = " ".join([f"Usage: {prog}", *names, "[OPTIONS]"])
+    if name:
+        app.command(called, name=name, usage=usage)
+    else:
+        app.default(called)
+        app.usage = usage
+
+
+def named(text: str, label: str = "name", choices: Iterable[str] = ()) -> inspect.Parameter:
+    """Return the parameter for a name before the options, which Tab completes to the choices."""
+    about = Parameter(help=text, choices=[*choices] or None, show_choices=False)
+    annotation = Annotated[str, about]
+    return inspect.Parameter(label, inspect.Parameter.POSITIONAL_ONLY, annotation=annotation)
+
+
+def _read_by_us(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Return a parameter whose words `_value_of` reads: cyclopts takes 1.5 for a whole number."""
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        return parameter
+    kind = parameter.annotation
+    plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+    def convert(_: Any, tokens: Sequence[Any]) -> Any:
+        return _value_of(plain, [token.value for token in tokens])
+
+    return parameter.replace(annotation=Annotated[kind, Parameter(converter=convert)])
+
+
+def _placeholder(parameter: inspect.Parameter) -> str:
+    """Return the place of a name on a command line: NAME, [NAME] or [NAMES...]."""
+    label = parameter.name.upper()
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        return f"[{label}...]"
+    if parameter.kind is not inspect.Parameter.POSITIONAL_ONLY:
+        return ""
+    return label if parameter.default is parameter.empty else f"[{label}]"
+
+
+def parse(options: Iterable[Option], words: Sequence[str], prog: str, text: str) -> dict[str, Any]:
+    """Return the values of the options that the words of a command line give.
+
+    Print the help of the command, and end it, where they ask for it. Raise UserError where they are
+    wrong.
+    """
+    if wants_help(words):
+        words = ["--help"]
+    values = call(_app_of(options, prog, text), words)
+    if values is None:  # the help is printed
+        raise SystemExit(0)
+    return dict(values)
+
+
+def parse_known(
+    options: Iterable[Option], words: Sequence[str], prog: str
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the values of these options, and the words that say other things."""
+    app = _app_of(options, prog, "", help_flags=[])
+    with _sentences(app, words):
+        _, bound, rest, _ = app.parse_known_args(_hyphened(words))
+    return dict(bound.kwargs), rest
+
+
+def _app_of(options: Iterable[Option], prog: str, text: str, **settings: Any) -> App:
+    options = list(options)
+    names = [option.name for option in options]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(
+            f"A setting must have another name than every option of the command. Received: {twice}."
+            " Rename the setting, or the argument of your own network."
+        )
+
+    def values(**values: Any) -> dict[str, Any]:
+        return values
+
+    app = new_app(prog, text, **settings)
+    add_command(app, values, options)
+    return app
+
+
+def new_app(prog: str, text: str, **settings: Any) -> App:
+    """Return an App for the commands of a program, or for the options of one."""
+    app = App(
+        name=prog,
+        help=_flow(text),
+        help_format="plaintext",
+        usage=f"Usage: {prog} COMMAND",
+        help_formatter=_format_panel,
+        group_parameters=_panel(OPTIONS),
+        group_arguments=_panel(OPTIONS),
+        default_parameter=Parameter(
+            allow_repeating=True,  # the last one counts
+            negative_iterable=(),
+            show_default=_show,
+        ),
+        result_action="return_value",
+        suppress_keyboard_interrupt=False,
+        **({"version_flags": []} | settings),
+    )
+    for flag in (*app.help_flags, *app.version_flags):
+        app[flag].group = (_panel(OPTIONS),)
+    if app.help_flags:
+        app["--help"].help = "Show this text."
+    return app
+
+
+def _flow(text: str) -> str:
+    """Return a text whose paragraphs and items are single lines, which a terminal wraps."""
+    flowed: list[str] = []
+    for before, line in pairwise(["", *inspect.cleandoc(text).splitlines()]):
+        if before and line and not line.startswith(("- ", "    ")):
+            flowed[-1] += f" {line.strip()}"
+        else:
+            flowed.append(line)
+    return "\n".join(flowed)
+
+
+def _format_panel(console: Any, options: Any, panel: Any) -> None:
+    """Print a panel of --help, without the `--no-x` of a flag that is not set."""
+    from cyclopts.help import DefaultFormatter
+
+    entries = [
+        entry.copy(negative_names=(), default=None) if entry.default == "" else entry
+        for entry in panel.entries
+    ]
+    DefaultFormatter()(console, options, panel.copy(entries=entries))
+
+
+def _show(default: Any) -> str:
+    """Return a default as --help shows it; empty where that says nothing."""
+    if default is None or isinstance(default, bool):
+        return "yes" if default else ""
+    return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+def call(app: App, words: Sequence[str]) -> Any:
     """Return what the function of a command returns, called as the words say."""
-    return parse(app._build_union(use_underscores=False), words, prog=prog, description=description)
+    words = _hyphened(words)
+    if not words and app.default_command is None:
+        see = f"See: {app.name[0]} --help"
+        raise UserError(f"A command must be named. Received: none. {see}")
+    with _sentences(app, words):
+        return app(words, exit_on_error=False, print_error=False)
 
 
-def name_first(prog: str, words: Sequence[str]) -> UserError:
-    """Return the error for a command whose options stand before the name that it takes."""
-    return UserError(
-        f"The name must stand before the options. Received: {shlex.join(words)}. Write: {prog} "
-        f"{words[0]} NAME, and then the options."
-    )
+def call_named(function: Callable[[str, list[str]], Any], app: App, words: list[str]) -> Any:
+    """Call a function with the name that the words begin with, and with those after it.
+
+    It reads them itself. Where no name stands there the App prints its help, or refuses the words.
+    """
+    if words and not words[0].startswith("-"):
+        return function(words[0], words[1:])
+    if words and not wants_help(words):
+        raise UserError(
+            f"The name must stand before the options. Received: {shlex.join(words)}. Write: "
+            f"{app.name[0]} NAME, and then the options."
+        )
+    return call(app, words)
 
 
-def _names(kind: Any, default: Any, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the commands there are, and the options of the one that the words name."""
-    spec: Any = ParserSpecification.from_callable_or_type(
-        kind,
-        markers=set(),
-        description=None,
-        parent_classes=set(),
-        default_instance=default,
-        intern_prefix="",
-        extern_prefix="",
-        subcommand_prefix="",
-        support_single_arg_types=False,
-        prog_suffix="",
-    )
-    groups = spec.subparsers_from_intern_prefix.values()
-    commands = {name: each for group in groups for name, each in group.parser_from_name.items()}
-    chosen = next((commands[word] for word in words if word in commands), None)
-    arguments = (chosen.evaluate() if chosen else spec).get_args_including_children()
-    shown = [each.arg.lowered for each in arguments if not each.arg.is_suppressed()]
-    options = [name for each in shown for name in each.name_or_flags if name.startswith("-")]
-    return list(commands), options
+def wants_help(words: Iterable[str]) -> bool:
+    """Return whether the words of a command line ask for its help."""
+    return bool({*HELP} & {*words})
 
 
-def _describe(
-    event: _errors.ParseErrorEvent,
-    words: Sequence[str],
-    commands: Sequence[str],
-    options: Sequence[str],
-    usage: str,
-) -> str:
-    """Return in ordinary words what is wrong and what to do; empty of what is not known here."""
-    message, see = "", f"See: {usage} --help"
-    match event:
-        case _errors.UnrecognizedArgs():
-            message = f"{_describe_unknown(event.tokens, commands, options)} {see}"
-        case _errors.MissingArgs():
-            names = " ".join(each.arg.display_name().upper() for each in event.missing_arguments)
-            message = f"{names} must be given. Received: nothing. Write: {usage} {names}"
-        case _errors.MissingSubcommand():
-            message = f"A command must be named. Received: none. {see}"
-        case _errors.BadValue():
-            message = f"{_option(event.argument)} needs a value after it. Received: none. {see}"
-        case _errors.InvalidChoice():
-            rule = f"{_option(event.argument)} must be one of: {', '.join(event.choices)}."
-            hint = _suggest(event.value, event.choices)
-            message = f"{rule} Received: {event.value!r}.{hint}"
-        case _errors.InstantiationFailure():
-            message = _describe_value(event, words)
-    return message
+def _hyphened(words: Sequence[str]) -> list[str]:
+    """Return the words with `--batch_size` as `--batch-size`."""
+    parts = [word.partition("=") if word.startswith("--") else ("", "", word) for word in words]
+    return [name.replace("_", "-") + sign + value for name, sign, value in parts]
 
 
-def _describe_unknown(
-    tokens: Sequence[str], commands: Sequence[str], options: Sequence[str]
-) -> str:
-    """Return which command, options or words are not known, and what may have been meant."""
-    if commands and not tokens[0].startswith("-"):
-        return f"There is no command {tokens[0]!r}.{_suggest(tokens[0], commands)}"
-    sentences = []
-    for before, token in itertools.pairwise(["", *tokens]):
-        name = token.partition("=")[0]
-        if name in options:
-            sentences.append(f"{name} must stand after the command.")
-        elif name.startswith("-"):
-            sentences.append(f"There is no option {name}.{_suggest(name, options)}")
-        elif not before.startswith("-"):  # else it was meant for an option that is not known
-            sentences.append(f"No option takes the word {token!r}.")
-    return " ".join(sentences)
+def _value_of(kind: Any, words: Sequence[str]) -> Any:
+    """Return the value that words say; ValueError where they are none of that kind."""
+    kinds = get_args(kind) if get_origin(kind) in UNIONS else (kind,)
+    if types.NoneType in kinds and [*words] == ["None"]:
+        return None
+    for each in kinds:
+        with contextlib.suppress(ValueError):
+            return _plain_value(each, words)
+    raise ValueError
 
 
-def _describe_value(event: _errors.InstantiationFailure, words: Sequence[str]) -> str:
-    """Return what an option takes and what it was given; of a rule of ours, its own sentence."""
-    if event.argument is None:
-        return str(event.message)
-    name, metavar = _option(event.argument), str(event.argument.lowered.metavar)
-    if many := re.match(r"\[(\w+) \[", metavar):  # [FLOAT [FLOAT ...]]
-        kind = LISTS.get(many[1], f"words: {metavar}")
-    else:  # {None}|INT
-        kinds = [TYPES.get(each, each.strip("{}")) for each in metavar.split("|")]
-        kind = " or ".join(sorted(kinds, key=lambda each: each == "None"))
-    return f"{name} must be {kind}. Received: {_given(name, words) or event.message}."
+def _plain_value(kind: Any, words: Sequence[str]) -> Any:
+    if get_origin(kind) is tuple:
+        return tuple(_value_of(get_args(kind)[0], [word]) for word in words)
+    [word] = words
+    if get_origin(kind) is Literal and word not in get_args(kind):
+        raise ValueError
+    if kind is bool:
+        return {"true": True, "yes": True, "false": False, "no": False}.get(word.lower(), word)
+    return word if kind in (str, Any) or get_origin(kind) is Literal else kind(word)
 
 
-def _given(option: str, words: Sequence[str]) -> str:
-    """Return the words that follow an option on the command line."""
-    for number, word in enumerate(words):
-        name, _, value = word.partition("=")
-        if name.replace("_", "-") == option:
-            rest = [value] if value else words[number + 1 :]
-            end = next((i for i, each in enumerate(rest) if each.startswith("--")), len(rest))
-            return repr(" ".join(rest[:end]))
-    return ""
+@contextlib.contextmanager
+def _sentences(app: App, words: Sequence[str]) -> Any:
+    """Raise as UserError what cyclopts refuses."""
+    try:
+        yield
+    except cyclopts.CycloptsError as error:
+        chain, apps, rest = app.parse_commands(words)
+        usage = " ".join([app.name[0], *chain])
+        raise UserError(_describe(error, apps[-1], rest, usage)) from None
 
 
-def _option(argument: Any) -> str:
-    """Return an option as it is typed, or the name of what is typed without one."""
-    return str(argument.display_name()).partition(",")[0].partition("/")[0]
+def _describe(error: cyclopts.CycloptsError, app: App, rest: Sequence[str], usage: str) -> str:
+    """Return in ordinary words what is wrong and what to do."""
+    see = f"See: {usage} --help"
+    message = str(error)
+    match error:
+        case cyclopts.UnknownOptionError():
+            name = (error.token.keyword or error.token.value).partition("=")[0]
+            message = _describe_unknown(name, app, rest)
+        case cyclopts.CoercionError():
+            return _describe_value(error)
+        case cyclopts.MissingArgumentError():
+            name = error.keyword or error.argument.name  # type: ignore[union-attr]
+            if not name.startswith("-"):
+                name = name.upper()
+                return f"{name} must be given. Received: nothing. Write: {usage} {name}"
+            message = f"{name} needs a value after it. Received: none."
+        case cyclopts.UnknownCommandError() | cyclopts.UnusedCliTokensError():
+            message = _describe_word((error.unused_tokens or rest)[0], app, rest)
+    return f"{message} {see}"
 
 
-def _suggest(word: str, choices: Iterable[str]) -> str:
-    """Return ` Did you mean --learning-rate?`; empty where nothing is near."""
-    bare = {choice.lstrip("-"): choice for choice in choices}
-    near = difflib.get_close_matches(word.lstrip("-"), bare, n=1)
-    return f" Did you mean {bare[near[0]]}?" if near else ""
+def _describe_word(word: str, app: App, rest: Sequence[str]) -> str:
+    """Return that a word says nothing where it stands."""
+    names = [name for name in app if not name.startswith("-")]
+    if word.startswith("-"):
+        return _describe_unknown(word, app, rest)
+    if word in names:
+        return f"{word} must stand before its options."
+    if names and rest[:1] == [word]:
+        return f"There is no command {word!r}.{suggest(word, names)}"
+    return f"No option takes the word {word!r}."
+
+
+def _describe_unknown(name: str, app: App, rest: Sequence[str]) -> str:
+    """Return that an option is not known, and what may have been meant."""
+    later = [app[word] for word in rest if word in app and not word.startswith("-")]
+    if name in [each for command in later for each in _option_names(command)]:
+        return f"{name} must stand after the command."
+    return f"There is no option {name}.{suggest(name, _option_names(app))}"
+
+
+def _option_names(app: App) -> list[str]:
+    if app.default_command is None:
+        return []
+    shown = [each for each in app.assemble_argument_collection() if each.show]
+    return [name for each in shown for name in each.names if name.startswith("--")]
+
+
+def _describe_value(error: cyclopts.CoercionError) -> str:
+    """Return what an option takes and what it was given."""
+    argument: Any = error.argument
+    given = " ".join(token.value for token in argument.tokens)
+    given = given or getattr(error.token, "value", "")
+    name = argument.name
+    if choices := argument.get_choices():
+        rule = f"one of: {', '.join(choices)}"
+        return f"{name} must be {rule}. Received: {given!r}.{suggest(given, choices)}"
+    kinds = get_args(argument.hint) if get_origin(argument.hint) in UNIONS else (argument.hint,)
+    rules = [
+        LISTS.get(get_args(each)[0], "words")
+        if get_origin(each) is tuple
+        else RULES.get(each, "a word")
+        for each in kinds
+    ]
+    return f"{name} must be {' or '.join(rules)}. Received: {given!r}."

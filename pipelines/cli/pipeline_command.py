@@ -1,31 +1,33 @@
-"""`python -m pipelines pipeline NAME`: the two pipelines and their options.
-
-verify                      check the data, measure claims, report, look for regressions
-train-and-register RECIPE   check its data, train, evaluate, compare with the champion, register the
-                            run if it is better, report
-"""
+"""`python -m pipelines pipeline NAME`: the two pipelines and their options."""
 
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
-
-import tyro
+from typing import Any
 
 from pipelines.cli.overrides import (
     PictureSize,
     apply_overrides,
-    as_options,
     name_own,
+    recipe_options,
     with_choices,
 )
-from pipelines.cli.parsing import parse, parse_known
+from pipelines.cli.parsing import (
+    Option,
+    add_command,
+    call,
+    call_named,
+    named,
+    new_app,
+    options_of,
+    parse,
+    parse_known,
+)
 from pipelines.cli.shell import print_answer, use_data_dir
-from pipelines.errors import LISTED_BY, Ended, UserError, check_counts, unknown
+from pipelines.errors import Ended, UserError, check_counts
 from pipelines.recipes import catalog, checks
-from pipelines.recipes.catalog import Scale
-from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Scale
 from pipelines.runtime.progress import say_begin
 from pipelines.scheduling import pipeline
 from pipelines.scheduling.pipeline import Step
@@ -33,12 +35,12 @@ from pipelines.scheduling.pipeline import Step
 PROG = "python -m pipelines pipeline"
 VERIFY, TRAIN = "verify", "train-and-register"
 CLAIMS = ("small-norm-factorization", "gradient-formula", "identity-beats-plain")
-T = TypeVar("T")
+app = new_app(PROG, "Run several commands in order, as one run that names the results of all.")
 
 
 @dataclasses.dataclass(frozen=True)
 class PipelineOptions:
-    """Options of `pipeline`."""
+    """Options of both pipelines."""
 
     scale: Scale = "cpu"
     """smoke (seconds), cpu (minutes on 2 cores), hours (on 2 cores) or paper (as published)."""
@@ -53,58 +55,39 @@ class PipelineOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class Verify:
-    """Check the data, measure claims, write the report, and compare with earlier results.
+class VerifyOptions(PipelineOptions):
+    """Options of `verify`."""
 
-    Exit code 3 where a verdict or a number has changed. The same command goes on where it failed.
-    """
-
-    options: tyro.conf.OmitArgPrefixes[PipelineOptions]
     claims: tuple[str, ...] = CLAIMS
-    """Their names; or recorded: all that are on the scoreboard at this scale; or all."""
+    """Names of claims; or recorded: all that are on the scoreboard at this scale; or all."""
     seeds: int | None = None
     """Repeat with seeds 0, 1, ... (None: as many as each claim asks for)."""
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainAndRegister(Generic[T]):
-    """Train a recipe, evaluate it, and make it the champion of the registry if it is the best.
-
-    Every setting of the recipe can be overridden. The same command goes on where it failed.
-    """
-
-    recipe: tyro.conf.Positional[str]
-    options: tyro.conf.OmitArgPrefixes[PipelineOptions]
-    override: tyro.conf.OmitArgPrefixes[T]
-    pictures: tyro.conf.OmitArgPrefixes[PictureSize] = dataclasses.field(
-        default_factory=PictureSize
-    )
-
-
-def pipeline_command(arguments: list[str]) -> None:
+def pipeline_command(words: list[str]) -> None:
     """Read the options, which are in part those of a recipe, and run the steps."""
-    name, *rest = arguments or ["--help"]
-    if name == VERIFY:
-        _verify(rest)
-    elif name == TRAIN:
-        _train_and_register(rest)
-    elif name in ("-h", "--help"):
-        print(f"usage: {PROG} NAME [options], or {PROG} NAME --help\n\n{__doc__}", end="")
+    if words[:1] == [TRAIN]:
+        call_named(_train_and_register, train_app, words[1:])
     else:
-        raise unknown("A pipeline", name, [VERIFY, TRAIN])
+        call(app, words)
 
 
-def _verify(words: list[str]) -> None:
-    asked: Verify = parse(Verify, words, default=Verify(PipelineOptions()), prog=f"{PROG} {VERIFY}")
-    options, seeds = asked.options, asked.seeds
+def verify(**values: Any) -> None:
+    """Check the data, measure claims, write the report, and compare with earlier results.
+
+    Exit code 3 where a verdict or a number has changed. After a failure the same command goes on
+    with the step that failed.
+    """
+    options = VerifyOptions(**values)
+    seeds = options.seeds
     use_data_dir(options.data_dir)
-    names = pipeline.claim_names(asked.claims, options.scale)
+    names = pipeline.claim_names(options.claims, options.scale)
     if seeds is not None:
         check_counts(seeds=seeds)
     flags = ["--scale", options.scale, *(["--seeds", str(seeds)] if seeds is not None else [])]
     steps = pipeline.verification(names, *flags, report=_report(options), force=options.force)
     params = {
-        "claims": " ".join(asked.claims),
+        "claims": " ".join(options.claims),
         "scale": options.scale,
         "seeds": seeds,
         "out": str(options.out or ""),
@@ -112,23 +95,29 @@ def _verify(words: list[str]) -> None:
     _run(VERIFY, f"{VERIFY} at {options.scale} scale", steps, params, options.json)
 
 
-def _train_and_register(words: list[str]) -> None:
+TRAIN_TEXT = """Train a recipe, evaluate it, and make it the registry's champion if it is the best.
+
+Check its data, train, evaluate, compare with the champion, register a better run, report. After a
+failure the same command goes on with the step that failed. Every setting of the recipe can be
+overridden: `train-and-register RECIPE --help` lists them with their values."""
+TRAIN_OPTIONS: list[Option] = [*options_of(PipelineOptions()), *options_of(PictureSize())]
+RECIPE = named("Recipe to train; `python -m pipelines list` names them.", "recipe", catalog.RECIPES)
+train_app = new_app(f"{PROG} {TRAIN}", TRAIN_TEXT)
+add_command(train_app, print, [RECIPE, *TRAIN_OPTIONS])
+add_command(app, verify, options_of(VerifyOptions()), VERIFY)
+app.command(train_app, name=TRAIN)
+
+
+def _train_and_register(name: str, words: list[str]) -> None:
     """Run the steps; the words that override the recipe are handed on to its training."""
-    if not words[:1] or (words[0].startswith("-") and not {"-h", "--help"} & set(words)):
-        raise unknown("The recipe to train", "nothing", catalog.RECIPES, LISTED_BY)
-    name, *given = words if not words[0].startswith("-") else [min(catalog.RECIPES), *words]
-    rest = name_own(given, f"{PROG} {TRAIN} {name}")
-    options, overrides = parse_known(PipelineOptions, rest, f"{PROG} {TRAIN} {name}")
-    recipe = with_choices(catalog.get_recipe(name, options.scale), rest, f"{PROG} {TRAIN} {name}")
-    offered = as_options(recipe)
-    kind: Any = TrainAndRegister[type(offered)]  # type: ignore[misc]
-    asked: TrainAndRegister[Recipe] = parse(
-        kind,
-        [name, *rest],
-        default=TrainAndRegister(name, PipelineOptions(), offered),
-        prog=f"{PROG} {TRAIN}",
-    )
-    changed = apply_overrides(recipe, asked.override)
+    prog = f"{PROG} {TRAIN} {name}"
+    rest = name_own(words, prog)
+    known, overrides = parse_known(options_of(PipelineOptions()), rest, prog)
+    options = PipelineOptions(**known)
+    recipe = with_choices(catalog.get_recipe(name, options.scale), rest, prog)
+    offered = [*TRAIN_OPTIONS, *recipe_options(recipe)]
+    values = parse(offered, rest, prog, TRAIN_TEXT)
+    changed = apply_overrides(recipe, values)
     checks.require_validation(changed, "A champion is chosen")
     if changed.data != recipe.data:
         raise UserError(

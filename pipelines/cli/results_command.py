@@ -1,18 +1,24 @@
-"""Commands that examine results: `evaluate`, `watch` and `evidence check`."""
+"""Commands that examine results: `evaluate`, `watch` and `evidence`."""
 
+import math
 import secrets
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Annotated, Any
 
+from cyclopts import Parameter
+
+from pipelines.cli.parsing import Json, add_command, call, command, new_app
 from pipelines.cli.shell import exit_with_error, print_answer
 from pipelines.errors import LISTED_BY, MOST, UserError, check_counts, check_minutes, unknown
 from pipelines.measurement import claim_catalog
 from pipelines.recipes import catalog
 from pipelines.results import regressions
 from pipelines.results.evaluation import evaluate, print_evaluation
+from pipelines.results.evidence import adding, bundles, queue
 from pipelines.results.evidence.check import check_evidence
-from pipelines.runtime import notify
+from pipelines.runtime import notify, places
 from pipelines.runtime.plain_table import print_prose
+from pipelines.runtime.progress import say_begin
 from pipelines.tracking import history
 from pipelines.tracking.history import Row
 
@@ -70,10 +76,55 @@ def evaluate_command(name: str, json: bool) -> None:
         )
 
 
-def evidence_check_command(
-    again: int | None, draw: int | None, max_minutes: float | None, json: bool
+evidence_app = new_app(
+    "python -m pipelines evidence",
+    """List, import, check or add to the recorded runs behind RESULTS.md.
+
+    They are bundles of runs, in mlruns/evidence.""",
+)
+Claims = Annotated[str, Parameter(help="Claims (default: all).")]
+Minutes = Annotated[float | None, Parameter(help="Begin nothing after so long (None: to the end).")]
+
+
+@command(evidence_app, "list")
+def list_evidence(*, json: Json = False) -> None:
+    """List the bundles, and which of them are in the database."""
+    _say_begin(json)
+    print_answer(bundles.list_bundles(), json, bundles.print_bundles)
+
+
+@command(evidence_app, "import")
+def import_evidence(*, json: Json = False) -> None:
+    """Import the bundles that the database lacks."""
+    _say_begin(json)
+    bundles.import_missing(None)
+    print_answer(bundles.list_bundles(), json, bundles.print_bundles)
+
+
+@command(evidence_app, "add")
+def add_evidence(
+    *what: Annotated[str, Parameter(help="Files of `export`, or claims that were run here.")],
+    json: Json = False,
 ) -> None:
-    """Print the derived verdicts; SystemExit with code 1 if one differs from what is published."""
+    """Add runs to the bundles, joined with what they hold."""
+    _say_begin(json)
+    print_answer(adding.add(what), json, adding.print_added)
+
+
+@command(evidence_app, "check")
+def check_bundles(
+    *,
+    again: Annotated[int | None, Parameter(help="Measure so many cells anew, too.")] = None,
+    draw: Annotated[int | None, Parameter(help="Seed by which these are drawn.")] = None,
+    max_minutes: Annotated[
+        float | None, Parameter(help="Draw them among those that take this long for all (None: 1).")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Derive every verdict anew from its curves, and compare it with results.json.
+
+    Cells are compared with their trainings. Exit code 1 where one differs.
+    """
     check_minutes(max_minutes)
     if again is not None:
         check_counts(MOST, again=again)
@@ -82,11 +133,51 @@ def evidence_check_command(
             "A draw is a whole number >= 0, of cells that are measured --again. Received: --draw "
             f"{draw}. Write, for example, --again 3 --draw {abs(draw)}."
         )
+    _say_begin(json)
     seed = secrets.randbelow(10**6) if draw is None else draw
     document = check_evidence(again=again or 0, seed=seed, minutes=max_minutes or 1)
     print_answer(document, json, _print_evidence_check)
     if document["problems"]:
         raise SystemExit(1)
+
+
+@command(evidence_app, "plan")
+def plan_evidence(*claims: Claims, json: Json = False) -> None:
+    """List the verdicts that are lacking, the cheapest first.
+
+    With the seeds and trainings that each lacks.
+    """
+    _say_begin(json)
+    bundles.import_if_own()
+    lacking = [decision.document() for decision in queue.plan_decisions(claims)]
+    print_answer({"lacking": lacking}, json, queue.print_plan)
+
+
+@command(evidence_app, "work")
+def work_evidence(*claims: Claims, max_minutes: Minutes = None, json: Json = False) -> None:
+    """Measure and add the verdicts that are lacking, at the lowest priority.
+
+    The same command goes on.
+    """
+    from pipelines.errors import check_minutes
+
+    check_minutes(max_minutes)
+    places.require_checkout("evidence work")
+    _say_begin(json)
+    bundles.import_if_own()
+    print_answer(queue.work(claims, max_minutes or math.inf), json, queue.print_work)
+
+
+add_command(evidence_app, list_evidence)  # what `evidence` alone does
+
+
+def _say_begin(json: bool) -> None:
+    say_begin(f"Reading the evidence in {bundles.FOLDER}.", json)
+
+
+def evidence_command(words: list[str]) -> None:
+    """Run one of the commands about the evidence."""
+    call(evidence_app, words)
 
 
 def _print_evidence_check(document: Mapping[str, Any]) -> None:

@@ -2,28 +2,37 @@
 
 import dataclasses
 import math
+import re
 import sys
 import time
 from pathlib import Path
-from typing import Any, Generic, TypeVar
-
-import tyro
+from typing import Any
 
 from pipelines import api
 from pipelines.cli import list_command, tables
 from pipelines.cli.overrides import (
     PictureSize,
     apply_overrides,
-    as_options,
     name_own,
+    recipe_options,
     with_choices,
 )
-from pipelines.cli.parsing import parse, parse_known
+from pipelines.cli.parsing import (
+    add_command,
+    call_named,
+    named,
+    new_app,
+    options_of,
+    parse,
+    parse_known,
+    take,
+)
 from pipelines.cli.shell import print_answer, print_json, use_data_dir
 from pipelines.errors import MOST, Paused, UserError, check_counts, check_minutes
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes import catalog, checks
 from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Scale
 from pipelines.results.evidence import bundles
 from pipelines.running.existing import Reuse, refuse_changed
 from pipelines.running.run_options import RunOptions
@@ -33,15 +42,13 @@ from pipelines.runtime.progress import say_begin
 from pipelines.training import tf_config
 
 PROG = "python -m pipelines"
-Chosen = TypeVar("Chosen", bound="Options")
-T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     """Options of `run`."""
 
-    scale: catalog.Scale = "cpu"
+    scale: Scale = "cpu"
     """smoke (seconds), cpu (minutes on 2 cores), hours (of some claims, on 2 cores) or paper (as
     published)."""
     seeds: int | None = None
@@ -95,42 +102,41 @@ class Options:
             )
 
 
-@dataclasses.dataclass(frozen=True)
-class DataOptions(Options, PictureSize):
-    """Options of `run` for what reads a data set."""
+def run(words: list[str]) -> None:
+    """Run a claim or a recipe by name."""
+    call_named(run_command, run_app, words)
 
 
-@dataclasses.dataclass(frozen=True)
-class RunArguments(Generic[Chosen, T]):
-    """Run a claim or a recipe; every setting below can be overridden."""
-
-    options: tyro.conf.OmitArgPrefixes[Chosen]
-    override: tyro.conf.OmitArgPrefixes[T]
-
-
-def run_command(name: str, arguments: list[str]) -> None:
+def run_command(name: str, words: list[str]) -> None:
     """Run a claim or a recipe, whose own settings the options of the command line override.
 
     A name that ends in .py is the file of a person's own claim.
     """
     if name.endswith(".py"):
         name = claim_catalog.add(name)
-    options, _ = parse_known(Options, arguments, f"{PROG} run {name}")
+    prog = f"{PROG} run {name}"
+    known, _ = parse_known(options_of(Options()), words, prog)
+    options = Options(**known)
     settings = api.stated_settings(name, options.scale)
-    if hasattr(settings, "data"):
-        arguments = name_own(arguments, f"{PROG} run {name}")
+    offered = options_of(Options())
+    own = options_of(settings, "Settings of the claim")
+    if any(option.name == "data" for option in own):
+        offered += options_of(PictureSize())
+        words = name_own(words, prog)
     else:
         use_data_dir(options.data_dir)
     if isinstance(settings, Recipe):
-        settings = with_choices(settings, arguments, f"{PROG} run {name}")
-    parsed = _parse(name, settings, arguments)
-    changed = parsed.override
+        settings = with_choices(settings, words, prog)
+        own = recipe_options(settings)
+    values = parse([*offered, *own], words, prog, _describe(name))
     if isinstance(settings, Recipe):
-        changed = apply_overrides(settings, changed)
+        settings = apply_overrides(settings, values)
+    else:
+        settings = dataclasses.replace(settings, **take(type(settings), values))
     try:
-        _run(name, parsed.options, changed)
+        _run(name, options, settings)
     except Paused as paused:
-        if parsed.options.json:
+        if options.json:
             print_json({"name": name, "finished": False, "said": str(paused)})
         raise
 
@@ -170,14 +176,15 @@ def _run_on_machines(recipe: Any, options: Options, role: tf_config.Role) -> Non
 
 
 @dataclasses.dataclass(frozen=True)
-class SweepArguments:
-    """Measure a claim over a grid of its settings, times seeds; `run CLAIM --help` names them."""
+class SweepOptions:
+    """Options of `sweep`."""
 
-    grid: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    grid: tuple[str, ...] = ()
     """An axis NAME=VALUES, with VALUES 8,64 or 0.1:0.5:0.1 or 8:256:2x; once an axis. A setting
     that is not named keeps its values at --scale."""
-    scale: catalog.Scale = "cpu"
-    """smoke, cpu, hours or paper."""
+    scale: Scale = "cpu"
+    """smoke (seconds), cpu (minutes on 2 cores), hours (of some claims, on 2 cores) or paper (as
+    published)."""
     seeds: int | None = None
     """Seeds 0, 1, ... of every setting (None: as many as the claim asks for)."""
     workers: int | None = None
@@ -190,11 +197,20 @@ class SweepArguments:
     """Print one JSON document on standard output."""
 
 
-def sweep_command(name: str, arguments: list[str]) -> None:
+def run_sweep(words: list[str]) -> None:
+    """Measure a claim over a grid of its settings."""
+    call_named(sweep_command, sweep_app, words)
+
+
+def sweep_command(name: str, words: list[str]) -> None:
     """Measure a claim over the grid of the command line."""
     if name.endswith(".py"):
         name = claim_catalog.add(name)
-    parsed = parse(SweepArguments, arguments, prog=f"{PROG} sweep {name}")
+    text = (
+        f"Measure {name} over a grid of its settings, times seeds; `run {name} --help` names them."
+    )
+    values = parse(options_of(SweepOptions()), words, f"{PROG} sweep {name}", text)
+    parsed = SweepOptions(**values)
     if name in catalog.RECIPES:
         raise UserError(
             f"A sweep takes a claim. Received: {name} is a recipe. Vary its settings with "
@@ -213,26 +229,41 @@ def sweep_command(name: str, arguments: list[str]) -> None:
     print_answer(document, parsed.json, tables.show_sweep)
 
 
-def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any, Any]:
-    """Return what the command line says; --help shows card, source and costs of a claim."""
-    description = None
-    if claim_catalog.is_claim(name):
-        claim = claim_catalog.load(name)
-        card = claim_catalog.card(name).replace("\nExpect", "\n\nExpect")  # a line of its own
-        source = f"Source: {claim.source}." * ("Source:" not in card)
-        parts = [card, source, list_command.state_costs(claim.costs)]
-        description = "\n\n".join(filter(None, parts))
-    offered = as_options(default)
-    options = DataOptions() if hasattr(default, "data") else Options()
-    kind: Any = RunArguments[type(options), type(offered)]  # type: ignore[misc]
-    parsed: RunArguments[Any, Any] = parse(
-        kind,
-        arguments,
-        default=RunArguments(options, offered),
-        prog=f"{PROG} run {name}",
-        description=description,
-    )
-    return parsed
+run_app = new_app(
+    f"{PROG} run",
+    """Run a claim or a recipe by name; with the same settings it is found finished.
+
+    `run NAME --help` lists the settings of that claim or recipe, with their values, which can be
+    overridden, too.""",
+)
+sweep_app = new_app(
+    f"{PROG} sweep",
+    """Measure a claim over a grid of its settings, times seeds.
+
+    For example: sweep CLAIM --grid d=8,64. `run CLAIM --help` names the settings.""",
+)
+CLAIMS, RECIPES = claim_catalog.names(), [*catalog.RECIPES]
+_name = named(
+    "Claim or recipe, which `list` names, or FILE.py of your own claim.",
+    choices=[*CLAIMS, *RECIPES],
+)
+add_command(run_app, print, [_name, *options_of(Options())])
+_name = named("Claim, which `list` names, or FILE.py of your own.", choices=CLAIMS)
+add_command(sweep_app, print, [_name, *options_of(SweepOptions())])
+
+
+def _describe(name: str) -> str:
+    """Return what --help says of a claim, with its card, source and costs, or of a recipe."""
+    if not claim_catalog.is_claim(name):
+        source = catalog.get_recipe(name).source
+        return f"Train the recipe {name} ({source}). Its settings are options, shown as they are."
+    claim = claim_catalog.load(name)
+    card = claim_catalog.card(name).replace("\nExpect", "\n\nExpect")  # a paragraph of its own
+    table = f"See the table that `{PROG} show {name}` prints.\n"
+    card = re.sub(r"(?m)(^\| .*\|\n?)+", table, card).strip()
+    source = f"Source: {claim.source}." * ("Source:" not in card)
+    parts = [card, source, list_command.state_costs(claim.costs)]
+    return "\n\n".join(filter(None, parts))
 
 
 def _run_claim(name: str, options: Options, settings: Any) -> None:

@@ -1,8 +1,4 @@
-"""`python -m pipelines schedule ...`: commands of ours at their times.
-
-serve runs them; list, add, remove, pause and resume are about jobs; run-now runs one at once;
-history says what became of every time at which one was due. A job is a command line of this
-project; a new schedule has none."""
+"""`python -m pipelines schedule ...`: commands of ours at their times."""
 
 import dataclasses
 import shlex
@@ -12,9 +8,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
+from cyclopts import Parameter
 
-from pipelines.cli.parsing import parse_command
+from pipelines.cli.parsing import (
+    Json,
+    Option,
+    add_command,
+    call,
+    command,
+    named,
+    new_app,
+    options_of,
+    take,
+)
 from pipelines.cli.shell import print_answer
 from pipelines.data.own import packing
 from pipelines.errors import UserError
@@ -22,8 +28,16 @@ from pipelines.runtime.durations import format_distance
 from pipelines.scheduling import jobs, times
 
 PROG = "python -m pipelines schedule"
-Storage = Annotated[str | None, tyro.conf.arg(metavar="URL")]
-app = tyro.extras.SubcommandApp()
+STORAGE_TEXT = "The schedule's database (None: SCHEDULE_STORAGE, else schedule.db beside the runs)."
+Storage = Annotated[str | None, Parameter(help=STORAGE_TEXT, metavar="URL")]
+JobName = Annotated[str, Parameter(help="Name of the job; `schedule list` shows them.")]
+app = new_app(
+    PROG,
+    """Run commands of this project at their times.
+
+    serve runs them; list, add, remove, pause and resume are about jobs; run-now and history about
+    their ticks. A job is a command line of this project; a tick is a moment at which it is due.""",
+)
 
 
 def schedule_command(arguments: list[str]) -> None:
@@ -32,7 +46,7 @@ def schedule_command(arguments: list[str]) -> None:
         cut = arguments.index("--")
         words = _whole_paths(arguments[cut + 1 :])
         arguments = [*arguments[:cut], "--command", shlex.join(words)]
-    parse_command(app, arguments, PROG, __doc__)
+    call(app, arguments)
 
 
 def _whole_paths(words: Sequence[str]) -> list[str]:
@@ -49,8 +63,8 @@ def _whole_paths(words: Sequence[str]) -> list[str]:
     ]
 
 
-@app.command
-def serve(storage: Storage = None) -> None:
+@command(app)
+def serve(*, storage: Storage = None) -> None:
     """Run the jobs at their times, until SIGTERM or Ctrl-C ends what runs; the next server repeats
     it. Several servers share the jobs of a database."""
     from pipelines.scheduling import server
@@ -58,8 +72,8 @@ def serve(storage: Storage = None) -> None:
     server.serve(storage)
 
 
-@app.command(name="list")
-def list_command(json: bool = False, storage: Storage = None) -> None:
+@command(app, "list")
+def list_command(*, json: Json = False, storage: Storage = None) -> None:
     """Show the jobs, when each is due next, how it went last, and which jobs can be added."""
     from pipelines.scheduling import engine, schedule_report
 
@@ -136,31 +150,20 @@ class When:
         return jobs.ScheduledJob(name=name, words=jobs.parse_words(words), **{"tz": tz} | fields)
 
 
-@app.command
-def add(
-    name: tyro.conf.Positional[str],
-    when: tyro.conf.OmitArgPrefixes[When],
-    command: str = "",
-    replace: bool = False,
-    storage: Storage = None,
-) -> None:
-    """Add a job: `add NAME --cron '0 3 * * *' --tz Europe/Berlin -- run CLAIM --force`; `add NAME`
-    adds one that comes with the project (`schedule list`), with the options that are given.
+def add(name: str, **values: Any) -> None:
+    """Add a job: `add NAME --cron '0 3 * * *' --tz Europe/Berlin -- run CLAIM --force`.
 
-    Args:
-        name: Small letters, digits and hyphens.
-        when: When it runs.
-        command: The command line, or, simpler, all that follows --; {date} is the day of its time.
-        replace: Put this in the place of a job of that name.
-        storage: The schedule's database (None: SCHEDULE_STORAGE, else schedule.db beside the runs).
+    All that follows -- is the command line of the job. `add NAME` alone adds a job that comes with
+    the project (`schedule list`), with the options that are given.
     """
     from pipelines.scheduling import engine, schedule
 
-    job = when.job(name, command)
-    if command:
+    line = values.get("command", "")
+    job = When(**take(When, values)).job(name, line)
+    if line:
         jobs.check_command(job)
-    with engine.open_client(storage) as client:
-        schedule.add(client, job, replace)
+    with engine.open_client(values.get("storage")) as client:
+        schedule.add(client, job, values.get("replace", False))
         due = schedule.next_ticks(client)[job]
     if due:
         distance = format_distance(due, datetime.now(UTC))
@@ -168,22 +171,32 @@ def add(
     print("It runs while a server does: python -m pipelines schedule serve")
 
 
-@app.command
-def remove(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
+COMMAND = "The command line, or, simpler, all that follows --; {date} is the day of its time."
+ADD_OPTIONS = [
+    *options_of(When()),
+    Option("command", str, "", COMMAND),
+    Option("replace", bool, False, "Put this in the place of a job of that name."),
+    Option("storage", str | None, None, STORAGE_TEXT),
+]
+add_command(app, add, [named("Small letters, digits and hyphens."), *ADD_OPTIONS], "add")
+
+
+@command(app)
+def remove(name: JobName, /, *, storage: Storage = None) -> None:
     """Remove a job; its history stays, and one that runs goes on."""
     _change(storage, name, "remove")
     print(f"{name} is removed; its history stays.")
 
 
-@app.command
-def pause(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
+@command(app)
+def pause(name: JobName, /, *, storage: Storage = None) -> None:
     """Let a job be due no more until it is resumed; one that runs goes on."""
     _change(storage, name, "pause")
     print(f"{name} is paused until: {PROG} resume {name}")
 
 
-@app.command
-def resume(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
+@command(app)
+def resume(name: JobName, /, *, storage: Storage = None) -> None:
     """Let a paused job be due again at its times, from now on."""
     _change(storage, name, "resume")
     print(f"{name} is due again at its times, from now on.")
@@ -196,27 +209,26 @@ def _change(storage: str | None, name: str, how: str) -> None:
         getattr(schedule, how)(client, name)
 
 
-@app.command(name="run-now")
-def run_now(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
+@command(app)
+def run_now(name: JobName, /, *, storage: Storage = None) -> None:
     """Run a job once, here and now, whether or not a server runs; it ends with its exit code."""
     from pipelines.scheduling import server
 
     raise SystemExit(server.run_now(storage, name))
 
 
-@app.command
+@command(app)
 def history(
-    name: tyro.conf.Positional[str | None] = None,
-    last: int = 50,
-    json: bool = False,
+    name: Annotated[str | None, Parameter(help="A job, also one that is no longer there.")] = None,
+    /,
+    *,
+    last: Annotated[int, Parameter(help="How many rows, the newest.")] = 50,
+    json: Json = False,
     storage: Storage = None,
 ) -> None:
-    """Show what became of every time at which a job, or one, was due: ran, failed, killed, skipped
-    or missed.
+    """Show what became of every time at which a job was due.
 
-    Args:
-        name: A job, also one that is no longer there.
-        last: How many rows, the newest.
+    It ran, failed, was killed, skipped or missed.
     """
     from pipelines.scheduling import engine, schedule_report
 

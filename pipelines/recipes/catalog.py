@@ -8,16 +8,11 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any
-
-import tyro
+from typing import Any
 
 from pipelines.errors import LISTED_BY, unknown
 from pipelines.recipes import cifar, digits, imagenet
 from pipelines.recipes.recipe import LENGTHS, Recipe
-
-SCALES = ("smoke", "cpu", "hours", "paper")
-Scale = Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(SCALES)}}}")]  # for the command line
 
 Args = Mapping[str, Any]
 Scales = dict[str, Recipe]

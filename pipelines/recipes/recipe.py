@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal
 
-import tyro
-
 import keras_models
 from pipelines.data import datasets, integrity
 from pipelines.data.splits import PAD
 from pipelines.errors import UserError, check_names
 from pipelines.recipes import lr
 from pipelines.recipes.cost import Cost
+from pipelines.recipes.settings import Hidden
 from pipelines.runtime.provenance import digest
 
 # Fields that describe a recipe and do not change the training.
@@ -46,13 +45,13 @@ Args = Mapping[str, Any]
 class Recipe:
     """Everything that determines a training run."""
 
-    name: tyro.conf.Suppress[str]
-    source: tyro.conf.Suppress[str]
-    reported: tyro.conf.Suppress[Mapping[str, float]] = field(default_factory=dict)
+    name: Hidden[str]
+    source: Hidden[str]
+    reported: Hidden[Mapping[str, float]] = field(default_factory=dict)
     """Numbers that the source reports of it, by our names."""
-    costs: tyro.conf.Suppress[Mapping[str, Cost]] = field(default_factory=dict)
+    costs: Hidden[Mapping[str, Cost]] = field(default_factory=dict)
     """The time of a run at each scale, on 2 cores or a GPU."""
-    steps_per_execution: tyro.conf.Suppress[int | None] = None
+    steps_per_execution: Hidden[int | None] = None
     """Steps in one call of Keras, for networks that calls cost more than steps: logs and
     checkpoints come between calls (None: up to 50 where a GPU holds the pictures, else 1)."""
     model: str

@@ -17,6 +17,7 @@ from pipelines.measurement import claim_catalog
 from pipelines.measurement.claim_view import markdown_table
 from pipelines.recipes import catalog, checks
 from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import SCALES
 from pipelines.results import scoreboard, served
 from pipelines.running.existing import TRAINING
 from pipelines.running.training_page import describe_network, serve_line
@@ -58,7 +59,7 @@ def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:
 def _choose(recipe: Recipe, scale: str, version: Any) -> tuple[history.Row, str]:
     """Return the run that is to be the champion beside the present version, and its scale."""
     present_scale = version.tags.get("scale", "") if version else ""
-    if present_scale in catalog.SCALES[catalog.SCALES.index(scale) + 1 :]:
+    if present_scale in SCALES[SCALES.index(scale) + 1 :]:
         if row := history.find(version.run_id):
             return row, present_scale
         raise UserError(

@@ -21,7 +21,7 @@ from pipelines.measurement.claim_run import json_document
 from pipelines.measurement.claim_run.json_document import JsonDocument
 from pipelines.measurement.claim_view import ClaimView
 from pipelines.measurement.plan import stated_plan_of
-from pipelines.recipes.catalog import SCALES
+from pipelines.recipes.settings import SCALES
 from pipelines.results import counts, markdown, published, regressions, web_page
 from pipelines.results.evidence import recorded
 from pipelines.results.evidence.recorded import RecordedRun

@@ -63,6 +63,9 @@ WORDS_OF_CLAIMS = {  # what a claim says, shows and is judged by, not what is me
     *("seeds", "shown", "source", "unjudged_scales", "unstable", "words"),
 }
 
+# Names that recorded digests have otherwise: the digests stay as they were.
+FORMER = {"Hidden": ast.parse("tyro.conf.Suppress", mode="eval").body}
+
 
 @functools.cache
 def training() -> str:
@@ -143,6 +146,9 @@ def _imports(tree: ast.Module, name: str) -> Iterator[str]:
 
 class _Bare(ast.NodeTransformer):
     """Takes from a syntax tree what no number depends on."""
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return FORMER.get(node.id, node)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

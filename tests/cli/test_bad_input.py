@@ -173,7 +173,7 @@ MISTAKES = [
     (("run", "allconv-digits", "--label-smoothing", "1"), "label_smoothing must be in [0, 1)"),
     (("run", "allconv-digits", "--ema", "-0.5"), "ema must be in [0, 1)"),
     (("data", "check", "mnist", "--data-dir", "{tmp}"), "data prepare mnist"),
-    (("data", "prepare"), "All: python -m pipelines data"),
+    (("data", "prepare"), "Write: python -m pipelines data prepare NAME"),
     (("schedule", "add", "x", "--cron", "0 3 * * *"), "Write it after --"),
     (("schedule", "add", "x", "--", "list"), "--every 20m"),
     (("schedule", "add", "x", "--cron", "0 3 * *", "--", "list"), "five fields"),

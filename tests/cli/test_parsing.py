@@ -1,12 +1,16 @@
 """Wrong options in a terminal: one sentence without a frame, as in a pipe, with what was meant."""
 
 import re
+from typing import Any
 
 import pytest
 
 import keras_models
+from pipelines.cli.overrides import recipe_options
+from pipelines.cli.parsing import parse
 from pipelines.data import datasets
 from pipelines.recipes import catalog, lr
+from pipelines.recipes.settings import SCALES
 from tests import terminal
 
 WRONG = [
@@ -17,12 +21,23 @@ WRONG = [
     ("pipelines run allconv-digits --precision float33", "Did you mean float32?"),
     ("pipelines run allconv-digits --steps", "--steps needs a value after it"),
     ("pipelines run --seeds 3 allconv-digits", "python -m pipelines run NAME"),
+    ("pipelines run mlp-digits --lr 0.1", "Did you mean --learning-rate?"),
+    ("pipelines run mlp-digits -lr 0.1", "Did you mean --learning-rate?"),
+    ("pipelines run mlp-digits --bs 8", "Did you mean --batch-size?"),
+    ("pipelines run mlp-digits --epoch 8", "Did you mean --epochs?"),
+    ("pipelines run mlp-digits --dataset mnist", "Did you mean --data?"),
+    ("pipelines run mlp-digits --wd=1e-4", "Did you mean --weight-decay?"),
+    ("pipelines run mlp-digits --num_seeds 3", "Did you mean --seeds?"),
+    ("pipelines run mlp-digits --gpus 2", "Did you mean --devices?"),
+    ("tuning run s --recipe mlp-digits --n-trials 3", "Did you mean --trials?"),
     ("pipelines run allconv-digits 3", "No option takes the word '3'"),
     ("pipelines sweep gradient-formula --gird d=8", "Did you mean --grid?"),
     ("pipelines lst", "There is no command 'lst'. Did you mean list?"),
     ("pipelines list --jsn", "Did you mean --json? See: python -m pipelines list --help"),
     ("pipelines --json list", "--json must stand after the command"),
     ("pipelines data prepar", "Did you mean prepare?"),
+    ("pipelines data --json check", "check must stand before its options"),
+    ("pipelines evidence --again 5 check", "--again must stand after the command"),
     ("pipelines ui --port none", "--port must be a whole number"),
     ("pipelines export", "Write: python -m pipelines export FILE"),
     ("pipelines", "A command must be named"),
@@ -35,7 +50,7 @@ WRONG = [
     ("tuning resume s --trails 3", "Did you mean --trials?"),
     ("tuning show s --jsn", "Did you mean --json?"),
     ("tuning run", "STUDY must be given. Received: nothing. Write: python -m tuning run STUDY"),
-    ("tuning resume --trials 3", "Received: resume --trials 3"),
+    ("tuning resume --trials 3", "Write: python -m tuning resume STUDY"),
     ("tuning show a b", "No option takes the word 'b'. See: python -m tuning show --help"),
     ("tuning nothing", "There is no command 'nothing'. See: python -m tuning --help"),
     ("tuning", "A command must be named. Received: none. See: python -m tuning --help"),
@@ -68,15 +83,33 @@ def test_a_wrong_option_is_one_sentence_in_a_terminal() -> None:
 def test_help_lists_choices_and_describes_arguments(command: str) -> None:
     shown = _squeeze(terminal.output("-m", *command.split(), "--help"))
     for option, choices in {
-        "scale": catalog.SCALES,
+        "scale": SCALES,
         "model": [*keras_models.names(), "FILE.py", "PACKAGE.MODULE"],
         "data": [*datasets.DATASETS, "FOLDER", "FILE.npz", "tfds:NAME"],
         "schedule": lr.SCHEDULES,
         "init": ["small", "standard", "he"],
     }.items():
-        assert f"--{option}{{{','.join(choices)}}}" in shown, option
+        row = re.search(rf"--{option}(?:CHOICE|NAME).*?\[choices:(.*?)\]", shown)
+        assert row and row[1] == ",".join(choices), option
     for name in catalog.get_recipe("mlp-digits").model_args:
         assert _squeeze(keras_models.describe("mlp")[name]) in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        ("--batch_size=16 --steps None", {"batch_size": 16, "steps": None}),
+        ("--seed 1 --seed 2", {"seed": 2}),
+        ("--no-augment --augment", {"augment": True}),
+        ("--widths 8 16 32 --no-fixed-projection", {"widths": (8, 16, 32)}),
+        ("--boundaries --learning-rate -1e-3", {"boundaries": (), "learning_rate": -1e-3}),
+        ("--ema=-inf --train-examples -5", {"ema": float("-inf"), "train_examples": -5}),
+    ],
+)
+def test_words_say_what_they_always_said(words: str, values: dict[str, Any]) -> None:
+    options = recipe_options(catalog.get_recipe("allconv-digits"))
+    said = parse(options, words.split(), "run", "")
+    assert said.items() >= values.items()
 
 
 def _squeeze(text: str) -> str:

@@ -241,7 +241,7 @@ def test_features_that_cannot_be_read_are_one_sentence_and_no_module_is_imported
     for ask in (datasets.load, lambda name: datasets.get(name).check()):
         with pytest.raises(UserError, match=rf"Received: {file.parent}: .*{says}.* Delete this f"):
             ask("digits")
-    data_command.data_command("list", None, None, json=True)  # the others are listed all the same
+    data_command.data_command(["list", "--json"])  # the others are listed all the same
     rows = {row["name"]: row["state"] for row in json.loads(capsys.readouterr().out)}
     assert (rows["digits"], rows["synthetic"]) == ("unreadable", "on first use")
     assert "marker" not in sys.modules

@@ -14,9 +14,10 @@ from pipelines.data import datasets
 from pipelines.data.datasets import DATASETS
 from pipelines.errors import UserError
 from pipelines.recipes import lr
-from pipelines.recipes.catalog import RECIPES, SCALES, get_recipe
+from pipelines.recipes.catalog import RECIPES, get_recipe
 from pipelines.recipes.cifar import HALF_BEST
 from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import SCALES
 from tests.conftest import PREPARED, needs
 
 PUBLISHED = [name for name in RECIPES if "paper" in RECIPES[name]]

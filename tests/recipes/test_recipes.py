@@ -262,13 +262,12 @@ def test_any_one_setting_changes_the_fingerprint(field: str) -> None:
 
 def read_back(base: Recipe, flags: str) -> Recipe:
     """What `python -m pipelines run NAME FLAGS` trains, by the command's own reading."""
-    from pipelines.cli import overrides, run_command
+    from pipelines.cli import overrides, parsing
 
     words = shlex.split(flags)
     default = overrides.with_choices(base, words, "run")
-    return overrides.apply_overrides(
-        default, run_command._parse(base.name, default, words).override
-    )
+    values = parsing.parse(overrides.recipe_options(default), words, "run", "")
+    return overrides.apply_overrides(default, values)
 
 
 FLAGS: list[tuple[str, dict[str, Any], str]] = [

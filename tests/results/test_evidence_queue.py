@@ -122,7 +122,7 @@ def test_what_cannot_be_measured_here_is_left_out_with_its_reason(
 
 
 def test_a_time_is_for_the_work_alone() -> None:
-    with pytest.raises(UserError, match="belongs to `evidence work`"):
+    with pytest.raises(UserError, match="no option --max-minutes"):
         dispatch(["evidence", "list", "--max-minutes", "3"])
 
 

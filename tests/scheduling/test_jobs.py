@@ -226,7 +226,7 @@ def test_a_shipped_job_takes_what_is_given_and_keeps_the_rest(
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("run gradient-formula --bogus 3", r": There is no option --bogus\. Try"),
+        ("run gradient-formula --bogus 3", r": There is no option --bogus\."),
         ("reep", "reep"),
         ("run gradient-formla", "Did you mean gradient-formula"),
         ("recover --json", ""),

@@ -130,7 +130,7 @@ def test_what_an_earlier_attempt_at_the_tick_has_measured_is_not_forced_again(
         ("verify --claims recorded", "none at scale cpu"),
         ("verify --seeds 0", "seeds must be >= 1"),
         ("verify --frm report", "frm"),
-        ("train-and-register", "The recipe to train"),
+        ("train-and-register", "RECIPE must be given"),
         ("train-and-register mlp-digits --scale paper", "Choices: cpu, smoke"),
         ("train-and-register mlp-digits --momentum 2", "momentum must be in"),
         ("train-and-register mlp-digits --seeds 2", "seeds"),

@@ -28,8 +28,6 @@ stood outside the velocity).
 import dataclasses
 from dataclasses import dataclass
 
-import tyro
-
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms, ReportedArm
 from pipelines.claims._comparison import compare
@@ -38,6 +36,7 @@ from pipelines.recipes import differences
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden
 
 LABELS = {"two_layer": "skip of two layers", "single": "skip of one", "vanilla": "none"}
 RECIPES = {arm: f"skip56-{arm.replace('_', '-')}" for arm in LABELS}
@@ -55,10 +54,10 @@ ORDER = tuple(
 class Setting(Arms):
     """The networks of LY Table 1, trained as He et al. train those of this depth."""
 
-    recipe: tyro.conf.Suppress[str] = "skip56-two-layer"
+    recipe: Hidden[str] = "skip56-two-layer"
     width: int = 16
     learning_rate: float = 0.1
-    validation: tyro.conf.Suppress[bool] = False
+    validation: Hidden[bool] = False
     """Keep pictures for validation, whose error is then a curve."""
 
 

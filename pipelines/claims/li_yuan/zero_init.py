@@ -29,8 +29,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tyro
-
 from pipelines.claims._arms import ArmBound
 from pipelines.claims._comparison import compare, draw_arms
 from pipelines.measurement.experiment import Training
@@ -40,6 +38,7 @@ from pipelines.measurement.verdict import Floor, ReportedError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.cost import minutes
 from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden
 
 LABELS = {"zeros": "zeros", "random": "random", "plain_zeros": "zeros, no identity"}
 REPORTED = {"zeros_test_error_pct": 1.28, "random_test_error_pct": 1.27}
@@ -51,7 +50,7 @@ EQUAL_PCT = 0.15  # a difference of test errors that does not matter: 15 of 10,0
 class Setting:
     """Settings that may differ from the recipe `relu-blocks-digits`."""
 
-    data: tyro.conf.Suppress[str] = "mnist"
+    data: Hidden[str] = "mnist"
     epochs: float = 25
     """Passes over the training pictures."""
     depth: int = 5

@@ -22,14 +22,13 @@ Expect: not run yet at either scale.
 
 from dataclasses import dataclass
 
-import tyro
-
 from pipelines.claims import _arms
 from pipelines.claims._arms import SPLITS, ArmBound, Arms
 from pipelines.claims._comparison import compare
 from pipelines.errors import check_counts
 from pipelines.recipes.cost import hours
 from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden
 
 LABELS = {
     "plain20": "plain, 20 layers",
@@ -43,7 +42,7 @@ LABELS = {
 class Setting(Arms):
     """The networks of He et al., trained as they train those of these depths."""
 
-    recipe: tyro.conf.Suppress[str] = "resnet-cifar10"
+    recipe: Hidden[str] = "resnet-cifar10"
     width: int = 16
     learning_rate: float = 0.1
     blocks_per_stage: int = 9

@@ -22,8 +22,6 @@ Expect at cpu scale: 66 % in test, of the wider network 60 %; not judged.
 
 from dataclasses import dataclass
 
-import tyro
-
 from pipelines.claims import _arms
 from pipelines.claims._arms import SPLITS, ArmBound
 from pipelines.claims._comparison import compare
@@ -33,6 +31,7 @@ from pipelines.measurement.verdict import Floor
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden
 
 LABELS = {"narrow": "network", "wide": "wider network"}
 DIFFERENCES = {
@@ -48,9 +47,9 @@ ALEXNET_PCT = get_recipe("alexnet-imagenet", "paper").reported["test_error_pct"]
 class Setting:
     """Settings of both arms; the defaults are as published."""
 
-    recipe: tyro.conf.Suppress[str] = "allconv-imagenet"
-    scale: tyro.conf.Suppress[str] = "paper"
-    data: tyro.conf.Suppress[str] = "imagenet2012"
+    recipe: Hidden[str] = "allconv-imagenet"
+    scale: Hidden[str] = "paper"
+    data: Hidden[str] = "imagenet2012"
     train_examples: int | None = None
     """Use only the first so many training pictures (None: all)."""
     steps: int = 700_000

@@ -28,8 +28,6 @@ three and a half times as long.
 from dataclasses import dataclass
 from typing import Any
 
-import tyro
-
 from pipelines.claims import _arms
 from pipelines.claims._arms import SPLITS, ArmBound
 from pipelines.claims._comparison import compare
@@ -39,15 +37,16 @@ from pipelines.measurement.verdict import Floor
 from pipelines.recipes import differences
 from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import Hidden
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(imagenet_underfits.Setting):
     """Settings of both arms."""
 
-    recipe: tyro.conf.Suppress[str] = "allconv-tiny-imagenet"
-    scale: tyro.conf.Suppress[str] = "hours"
-    data: tyro.conf.Suppress[str] = "tiny-imagenet"
+    recipe: Hidden[str] = "allconv-tiny-imagenet"
+    scale: Hidden[str] = "hours"
+    data: Hidden[str] = "tiny-imagenet"
     steps: int = 16 * 703
     """Optimizer steps of both arms."""
     batch_size: int = 128

@@ -19,9 +19,9 @@ from pipelines.measurement.experiment import TRAINED, Experiment
 from pipelines.measurement.grid import Cell
 from pipelines.measurement.plan import MeasurementPlan, stated_plan
 from pipelines.recipes import checks
-from pipelines.recipes.catalog import SCALES
 from pipelines.recipes.cost import Cost
 from pipelines.recipes.recipe import Recipe
+from pipelines.recipes.settings import SCALES
 from pipelines.results.evidence import adding, bundles
 from pipelines.running import code_digest, existing
 from pipelines.running.run_options import RunOptions

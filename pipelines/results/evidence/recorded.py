@@ -14,7 +14,7 @@ from pipelines.measurement.claim_run.json_document import JsonDocument, seed_val
 from pipelines.measurement.experiment import TRAINED, Experiment, trainings_by_cell
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import MeasurementPlan, stated_plan_of
-from pipelines.recipes.catalog import SCALES
+from pipelines.recipes.settings import SCALES
 from pipelines.results.evidence import bundles
 from pipelines.results.evidence.bundles import histories, row_of
 from pipelines.tracking import history, store
