@@ -96,7 +96,7 @@ def describe_failure(name: str, error: Exception) -> str:
     lines = [f", line {frame.lineno}" for frame in frames if frame.filename == place]
     return (
         f"Your architecture must run. Received: {place}{lines[-1] if lines else ''}: "
-        f"{type(error).__name__}: {error}. Mend it there, and repeat the command."
+        f"{type(error).__name__}: {error}. Fix it there, and repeat the command."
     )
 
 
@@ -108,5 +108,5 @@ def check_built(name: str, model: Any, input_shape: tuple[int, ...], classes: in
         raise ValueError(
             f"build(input_shape, classes) must return a keras.Model from {wanted[0]} to {wanted[1]}"
             f" without softmax. Received from {name}: {type(model).__name__} from {shapes[0]} to "
-            f"{shapes[1]}. Mend it there."
+            f"{shapes[1]}. Fix it there."
         )

@@ -154,7 +154,7 @@ def report(
 
 @command(app, group=KEEP)
 def reference(*, json: Json = False) -> None:
-    """Write every number that the sources report as a finished run beside ours; none twice."""
+    """Write every number that the sources report as a run beside ours, without duplicates."""
     from pipelines.results import reference_runs
 
     say_begin("Looking for runs with the numbers that the sources report.", json)
@@ -272,9 +272,9 @@ def ui(
 
 @command(app, group=KEEP)
 def doctor(*, json: Json = False, data_dir: DataDir = None) -> None:
-    """Examine this machine: what works, what does not, what that costs and how to mend it.
+    """Examine this machine: what works, what does not, what that costs and how to fix it.
 
-    Exit code 1 where something must be mended.
+    Exit code 1 where something must be fixed.
     """
     from pipelines.cli.doctor import examine, show_counts, show_row
 

@@ -314,7 +314,7 @@ class Result:
             f"{self.name}: {self.verdict} at {self.document['scale']} scale, {seeds}",
             f"{view.text('says')} ({view.text('source')})",
             view.text("measured"),
-            *([f"quoted: {quoted}"] if (quoted := view.text("as printed")) else []),
+            *filter(None, [view.text("as printed")]),
             f"run {self.run_id}",
         ]
 

@@ -25,7 +25,7 @@ LISTED_BY = "python -m pipelines list"  # claims, recipes, models, schedules
 
 
 class UserError(ValueError):
-    """A mistake of the person at the keyboard: one sentence that says how to mend it."""
+    """A mistake of the person at the keyboard: one sentence that says how to fix it."""
 
     code = 2  # the exit code of a command that it ends
 

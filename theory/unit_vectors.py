@@ -27,7 +27,7 @@ def reaching_probability(k: ArrayLike, level: ArrayLike = 0.5) -> Array:
     if not (np.all(k >= 2) and np.all((level >= 0) & (level < 1))):
         raise ValueError(
             "Unit vectors need k >= 2 and a level in [0, 1). Received: least k "
-            f"{k.min():g}, levels from {level.min():g} to {level.max():g}. Mend them."
+            f"{k.min():g}, levels from {level.min():g} to {level.max():g}. Fix them."
         )
     return np.asarray(betainc((k - 1) / 2, 0.5, 1 - level**2) / 2)[()]
 

@@ -12,7 +12,7 @@ from pipelines.measurement.verdict import (
     INCONCLUSIVE,
     LEAST_RUNS,
     Bound,
-    Floor,
+    LearningLimit,
     ReportedError,
 )
 from pipelines.recipes.catalog import RECIPES
@@ -22,7 +22,7 @@ from pipelines.recipes.settings import Hidden
 SPLITS = ("train", "test")
 LOST_PCT = 60.0  # test error of a network that has not trained, or died
 DIVERGED_PCT = 100.0  # stands last in a search; of a network whose loss is no longer finite
-LEARNED_PCT = 27.0  # the floor of learning on CIFAR-10, where guessing errs 90 %
+LEARNED_PCT = 27.0  # the limit of learning on CIFAR-10, where guessing errs 90 %
 TINY_IMAGENET_PCT = 70.0  # the same on Tiny ImageNet, where guessing errs 99.5 %
 MATTERS_PCT = 0.5  # points of error that matter: what seeds of one network differ by
 FACTORS = (1, 1 / 2, 2, 1 / 4, 1 / 8)  # a search tries these multiples of a rate, in this order
@@ -127,9 +127,9 @@ def error_names(labels: Iterable[str], splits: Sequence[str] = ("test",)) -> tup
     return tuple(f"{arm}_{split}_error_pct" for arm in labels for split in splits)
 
 
-def learning_floors(labels: Iterable[str]) -> tuple[Floor, ...]:
-    """Return the floors of networks on CIFAR-10 that must all have learned."""
-    return tuple(Floor((error,), LEARNED_PCT) for error in error_names(labels))
+def learning_limits(labels: Iterable[str]) -> tuple[LearningLimit, ...]:
+    """Return the limits of networks on CIFAR-10 that must all have learned."""
+    return tuple(LearningLimit((error,), LEARNED_PCT) for error in error_names(labels))
 
 
 def search_space(recipe: Recipe, rates: int) -> list[Recipe]:

@@ -18,7 +18,7 @@ from pipelines.errors import UserError
 from pipelines.measurement.claim import means
 from pipelines.measurement.experiment import Experiment, Trainer
 from pipelines.measurement.grid import Curves, Measured
-from pipelines.measurement.verdict import BROKEN, HOLDS, INCONCLUSIVE, Bound, Floor
+from pipelines.measurement.verdict import BROKEN, HOLDS, INCONCLUSIVE, Bound, LearningLimit
 from pipelines.recipes.recipe import Recipe
 from pipelines.recipes.settings import Hidden
 from pipelines.runtime.subcommands import run_json
@@ -97,7 +97,7 @@ def tuning_claim(variants: Variants, **card: Any) -> Experiment:
     shown = [f"{arm}_{key}" for arm in variants.labels for key in NUMBERS]
     return Experiment(
         decided_by=(Unanimous("share_lost", at_least=LEAST_SHARE),),
-        floors=(Floor((WORST_BEST,), at_most=LEARNED_PCT),),
+        limits=(LearningLimit((WORST_BEST,), at_most=LEARNED_PCT),),
         measure=lambda setting, seed, trainer: measure(variants, setting, seed, trainer),
         derive=lambda *_: ([], {}),  # it records no training
         recipes=variants.recipes,

@@ -41,8 +41,8 @@ ALLCONV_CIFAR100 = table_cell(
     network="An all-convolutional residual network without normalization",
     source="HM Table 2; network of Table 1, training of section 4.1 and of the code of footnote 5.",
     about="""
-    The network and the training for CIFAR-10, unchanged but for 100 classes, err less than the
-    ResNet that HM compare with. The number is that of `allconv-cifar10`: the best of all
+    The network and the training for CIFAR-10, unchanged but for 100 classes, have a lower error
+    than the ResNet that HM compare with. The number is that of `allconv-cifar10`: the best of all
     evaluations, each on 5,000 test pictures in turn.
     """,
     expect="a narrower network of 2 blocks a stage for 400 steps, far from the reported error.",
@@ -56,7 +56,8 @@ ALLCONV_IMAGENET = table_cell(
     source="HM section 4.2.",
     about="""
     A network derived from ResNet-34, without normalization or max pooling, of 35.7 million
-    weights, underfits, and errs less than AlexNet and All-CNN: 35.29 % top-1 and 14.17 % top-5.
+    weights, underfits, and has a lower error than AlexNet and All-CNN: 35.29 % top-1 and 14.17 %
+    top-5.
     HM state neither its widths nor its blocks, so that no number measured here is that of their
     network. They trained on six machines of eight GPUs that did not wait for each other. The
     recipe is synchronous.

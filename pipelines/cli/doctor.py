@@ -1,4 +1,4 @@
-"""The doctor: what works on this machine, what does not, what that costs and how to mend it.
+"""The doctor: what works on this machine, what does not, what that costs and how to fix it.
 
 A check returns a finding; what it raises is a problem. "problem": claims are wrong or commands
 fail; "note": it costs something.
@@ -43,12 +43,12 @@ REACH_STORE = (
 
 @dataclass(frozen=True)
 class Finding:
-    """The finding of a check and, where it is a problem or a note, its costs and its mend."""
+    """The finding of a check and, where it is a problem or a note, its costs and its fix."""
 
     state: Literal["ok", "note", "problem"]
     found: str
     costs: str = ""
-    mend: str = ""
+    fix: str = ""
 
 
 def describe_error(error: Exception) -> str:
@@ -89,7 +89,7 @@ def examine(report: Callable[[dict[str, Any]], None] | None = None) -> dict[str,
                     "problem",
                     describe_error(error),
                     "it could not be examined, nor what builds on it",
-                    "mend what the sentence names, then repeat python -m pipelines doctor",
+                    "fix what the sentence names, then repeat python -m pipelines doctor",
                 )
             if report:
                 report({"check": name, **asdict(findings[name])})
@@ -99,14 +99,14 @@ def examine(report: Callable[[dict[str, Any]], None] | None = None) -> dict[str,
 
 
 def show_row(row: Mapping[str, Any]) -> None:
-    """Print what a check found; below a problem and a note, what it costs and its mend."""
+    """Print what a check found; below a problem and a note, what it costs and its fix."""
     width = max(map(len, CHECKS))
     set_in = " " * (width + 11)
     print_prose(f"{row['state']:<7}  {row['check']:<{width}}  {row['found']}", after=set_in)
     if row["costs"]:
         print_prose(f"costs: {row['costs']}", set_in, after=f"{set_in}  ")
-    for step in filter(None, row["mend"].split("; ")):
-        print(f"{set_in}mend:  {step}")  # a command stays whole, to be pasted
+    for step in filter(None, row["fix"].split("; ")):
+        print(f"{set_in}fix:  {step}")  # a command stays whole, to be pasted
     sys.stdout.flush()
 
 
@@ -123,10 +123,10 @@ def check_python() -> Finding:
     if f"{sys.version_info.major}.{sys.version_info.minor}" in SUPPORTED_PYTHONS:
         return Finding("ok", found)
     costs = f"packages are pinned for {', '.join(SUPPORTED_PYTHONS)}; others may not work together"
-    mend = f"rm -r .venv; make setup PYTHON=/path/to/python{SUPPORTED_PYTHONS[0]}"
+    fix = f"rm -r .venv; make setup PYTHON=/path/to/python{SUPPORTED_PYTHONS[0]}"
     if not places.is_checkout():
-        mend = f"install the package for Python {SUPPORTED_PYTHONS[0]}"
-    return Finding("problem", found, costs, mend)
+        fix = f"install the package for Python {SUPPORTED_PYTHONS[0]}"
+    return Finding("problem", found, costs, fix)
 
 
 def check_code() -> Finding:
@@ -147,13 +147,13 @@ def check_code() -> Finding:
 def _check_package(commit: str) -> Finding:
     """Check that an installed package knows the commit that it was built of."""
     found = f"{places.NAME} {__version__}, installed in {places.ROOT}"
-    mend = "build the package in a git clone without changes, and install that"
+    fix = "build the package in a git clone without changes, and install that"
     if commit == __version__:
         costs = "runs name this version, and not the commit of the code that made their numbers"
-        return Finding("note", f"{found}, of no known commit", costs, mend)
+        return Finding("note", f"{found}, of no known commit", costs, fix)
     found += f", of commit {commit}"
     if commit.endswith(provenance.CHANGES):
-        return Finding("note", found, "no run has the changes that are not in the commit", mend)
+        return Finding("note", found, "no run has the changes that are not in the commit", fix)
     return Finding("ok", found)
 
 
@@ -192,8 +192,8 @@ def check_backend() -> Finding:
         backend.keras()
     except UserError as error:
         costs = "no network is trained, and gradient-formula needs TensorFlow; results can be read"
-        mend = f"name another by KERAS_BACKEND, or: {places.tensorflow_installation()}"
-        return Finding("problem", describe_error(error), costs, mend)
+        fix = f"name another by KERAS_BACKEND, or: {places.tensorflow_installation()}"
+        return Finding("problem", describe_error(error), costs, fix)
     name = backend.name()
     gpus = GPUS[name](import_module(name))
     cores = provenance.count_cores()
@@ -203,8 +203,8 @@ def check_backend() -> Finding:
     costs = "networks train on the CPU: minutes at cpu scale, days to years at paper scale"
     if shutil.which("nvidia-smi"):
         costs = f"{name} does not see the GPU that nvidia-smi belongs to; {costs}"
-    mend = f"on a machine with a GPU: {sys.executable} -m pip install '{GPU_PACKAGES[name]}'"
-    return Finding("note", found, costs, mend)
+    fix = f"on a machine with a GPU: {sys.executable} -m pip install '{GPU_PACKAGES[name]}'"
+    return Finding("note", found, costs, fix)
 
 
 def check_memory() -> Finding:
@@ -236,8 +236,8 @@ def check_disk() -> Finding:
     costs = (
         f"a full disk stops recording; a study of twenty models takes {MIN_DISK_BYTES / GB:g} GB"
     )
-    mend = "make room, or take other places: MLFLOW_TRACKING_URI for runs, --data-dir for data"
-    return Finding("problem", found, costs, mend)
+    fix = "make room, or take other places: MLFLOW_TRACKING_URI for runs, --data-dir for data"
+    return Finding("problem", found, costs, fix)
 
 
 def check_tracking_store() -> Finding:
@@ -278,8 +278,8 @@ def check_runs() -> Finding:
         found = f"{len(aside)} journals are put aside, of runs that were deleted"
         costs = "what the store refused of them is in no run, and takes room"
         place = f"{folder}/*{recovery.UNDELIVERABLE}"
-        mend = f"look at {place}, then delete them, with the folders of that name"
-        return Finding("note", found, costs, mend)
+        fix = f"look at {place}, then delete them, with the folders of that name"
+        return Finding("note", found, costs, fix)
     return Finding("ok", "none says RUNNING whose process has died")
 
 
@@ -299,8 +299,8 @@ def check_artifacts() -> Finding:
     if unwritable := [why for folder in folders if (why := reason_unwritable(folder))]:
         found = f"it must be possible to write {'; '.join(unwritable)}"
         costs = "runs fail as soon as they record a figure or a model"
-        mend = "change its permissions, or choose another store with MLFLOW_TRACKING_URI"
-        return Finding("problem", found, costs, mend)
+        fix = "change its permissions, or choose another store with MLFLOW_TRACKING_URI"
+        return Finding("problem", found, costs, fix)
     models = exporting.models_by_run()
     without_files = f"tags.kind != 'setting' and tags.kind != '{reference_runs.KIND}'"
     missing = [
@@ -335,8 +335,8 @@ def check_studies() -> Finding:
                 break
     if broken:
         costs = "studies can be neither continued nor shown"
-        mend = "move it away; python -m tuning show STUDY then copies a finished one from its run"
-        return Finding("problem", "; ".join(broken), costs, mend)
+        fix = "move it away; python -m tuning show STUDY then copies a finished one from its run"
+        return Finding("problem", "; ".join(broken), costs, fix)
     return Finding("ok", f"whole: {', '.join(map(str, files))}" if files else "none yet")
 
 
@@ -370,8 +370,8 @@ def check_data_sets() -> Finding:
     found = f"{where}: " + ", ".join(f"{name} {state}" for name, state in states.items())
     if "on first use" in states.values() and (why := reason_unwritable(home)):
         costs = "data sets that need no download, digits among them, cannot be prepared there"
-        mend = "choose another folder with --data-dir or TFDS_DATA_DIR"
-        return Finding("problem", f"it must be possible to write {why}", costs, mend)
+        fix = "choose another folder with --data-dir or TFDS_DATA_DIR"
+        return Finding("problem", f"it must be possible to write {why}", costs, fix)
     missing = [name for name, state in states.items() if state == "not prepared"]
     needed_by: dict[str, list[str]] = {}
     for data_set, name in itertools.product(missing, claim_catalog.names()):
@@ -383,8 +383,8 @@ def check_data_sets() -> Finding:
     if not needed_by:
         return Finding("ok", found)
     costs = "; ".join(f"without {name} {', '.join(each)}" for name, each in needed_by.items())
-    mend = "; ".join(map(prepare.format, needed_by))
-    return Finding("note", found, f"do not run: {costs}", mend)
+    fix = "; ".join(map(prepare.format, needed_by))
+    return Finding("note", found, f"do not run: {costs}", fix)
 
 
 CHECKS: dict[str, Callable[[], Finding]] = {

@@ -35,8 +35,9 @@ app = new_app(
     PROG,
     """Run commands of this project at their times.
 
-    serve runs them; list, add, remove, pause and resume are about jobs; run-now and history about
-    their ticks. A job is a command line of this project; a tick is a moment at which it is due.""",
+    serve runs them; list, add, remove, pause and resume are about jobs; run-now runs one at once;
+    history says what became of every time at which one was due. A job is a command line of this
+    project; a new schedule has none.""",
 )
 
 
@@ -164,7 +165,7 @@ def add(name: str, **values: Any) -> None:
         jobs.check_command(job)
     with engine.open_client(values.get("storage")) as client:
         schedule.add(client, job, values.get("replace", False))
-        due = schedule.next_ticks(client)[job]
+        due = schedule.next_due_times(client)[job]
     if due:
         distance = format_distance(due, datetime.now(UTC))
         print(f"{name} is due {distance}, at {due:%Y-%m-%d %H:%M:%S} {job.tz}: {job.command}")
@@ -233,5 +234,5 @@ def history(
     from pipelines.scheduling import engine, schedule_report
 
     with engine.open_client(storage) as client:
-        rows = schedule_report.list_ticks(client, name, last)
+        rows = schedule_report.list_history(client, name, last)
     print_answer(rows, json, schedule_report.show_history)

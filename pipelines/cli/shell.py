@@ -35,7 +35,7 @@ def run_command_safely(
     """Close the runs of killed processes, run the command, and return its exit code.
 
     A user's mistake is one sentence and code 2, for it would come again; a diverged training, and
-    what a repetition may mend, one and code 1; a pause one and code 0; Ctrl-C gives 130, a
+    what a repetition may fix, one and code 1; a pause one and code 0; Ctrl-C gives 130, a
     termination signal 143, a closed terminal 129.
     """
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):

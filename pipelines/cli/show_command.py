@@ -54,7 +54,7 @@ def _describe_claim(name: str) -> dict[str, Any]:
         "price": claim.price,
         "evidence": view
         and {key.replace(" ", "_"): view.text(key) for key in EVIDENCE}
-        | {"floor": view.text("floor reached"), "recorded_by": "project"},
+        | {"floor": view.text("learned enough to judge"), "recorded_by": "project"},
         "result": document,
         "seeds": claim.seeds,
         "scales": {
@@ -153,7 +153,7 @@ def _print_evidence(console: Any, document: Mapping[str, Any]) -> None:
     view = ClaimView(document["result"])
     said = f"{view.verdict.capitalize()} at {evidence['scale']} scale, measured by the project."
     takes = [f"A decision takes {price}."] * (view.verdict in UNDECIDED)
-    quoted = [f"Quoted, {each}." for each in evidence["as_printed"].split(SEPARATOR) if each]
+    quoted = [f"{each}." for each in evidence["as_printed"].split(SEPARATOR) if each]
     rows = [f"{title.capitalize()}: {text}" for title, text in view.rows(BELOW_VERDICT)]
     _print_lines(console, "evidence", [said, *takes, *quoted, *rows])
     print()

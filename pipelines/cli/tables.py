@@ -1,15 +1,17 @@
 """The terminal's view of claims, trainings, sweeps and the scoreboard."""
 
 import itertools
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.claim_run import page, settings_table
-from pipelines.measurement.claim_view import INTERVAL, OUTCOME, ClaimView
+from pipelines.measurement.claim_view import INTERVAL, MEASURED, OUTCOME, RULE, ClaimView
 from pipelines.measurement.quotation import SEPARATOR
-from pipelines.measurement.verdict import AFFIRMED, DENIED, NOT_RUN, SMALLER_SCALE
+from pipelines.measurement.verdict import AFFIRMED, DENIED, NOT_JUDGED, NOT_RUN
 from pipelines.recipes import catalog
 from pipelines.results import frames, scoreboard
 from pipelines.running.seed_statistics import format_mean
@@ -17,6 +19,7 @@ from pipelines.runtime.durations import format_duration
 from pipelines.runtime.plain_table import plain_table, print_prose
 from pipelines.tracking import history, mlflow_ui, ui_server
 
+SEEDS = re.compile(r" \(n = \d+\)")  # at the end of a number
 MAX_ROWS = 20  # more rows of a sweep are counted, not shown
 COLOURS = {**dict.fromkeys(AFFIRMED, "green"), **dict.fromkeys(DENIED, "red")}
 SERVED = "while `python -m pipelines ui` runs:"
@@ -75,9 +78,9 @@ def show_claim(document: Mapping[str, Any]) -> None:
         print("Some of its seeds were measured by other code than this.")
     print_numbers(view.numbers(every=False))
     for quoted in filter(None, document["as_printed"].split(SEPARATOR)):
-        print_prose(f"Quoted, {quoted}")
+        print_prose(quoted)
     if document["floor"]:
-        print_prose(f"Floor of learning reached: {document['floor']}")
+        print_prose(f"Learned enough to judge: {document['floor']}")
     if view.yours and view.project:
         verdict = f"{view.project['verdict']} at {view.project['scale']} scale"
         print_prose(f"The project: {verdict}. Yours: {view.document['agreement']}.")
@@ -85,20 +88,27 @@ def show_claim(document: Mapping[str, Any]) -> None:
 
 
 def print_numbers(numbers: Sequence[Mapping[str, str]]) -> None:
-    """Print the numbers of a claim, but for what a terminal has no room for."""
+    """Print the numbers of a claim, but for what a terminal has no room for.
+
+    The number of seeds stands beside a number only where it is another than most have.
+    """
     from rich.console import Console
 
-    columns = [column for column in numbers[0] if column not in (OUTCOME, INTERVAL)]
-    table = plain_table("", *columns[1:])
+    shown = [column for column in numbers[0] if column not in (OUTCOME, INTERVAL)]
+    columns = sorted(shown, key=RULE.__eq__)  # the rule, which may be folded, at the end
+    heads = ["measured" if column == MEASURED else column for column in columns[1:]]
+    counts = Counter(SEEDS.findall(" ".join(row.get(MEASURED, "") for row in numbers)))
+    usual = max(counts, key=counts.__getitem__, default="")
+    table = plain_table("", *heads, whole=len(columns) - (RULE in columns))
     for row in numbers:
-        table.add_row(*(row[column] for column in columns))
+        table.add_row(*(row[column].removesuffix(usual) for column in columns))
     Console(highlight=False).print(table)
 
 
 def _print_headline(document: Mapping[str, Any]) -> None:
     """Print `gradient-formula: holds at cpu scale, 5 seeds, 26 s (HM Lemma 2.4)`."""
     verdict = document["verdict"]
-    shown = "shown, not judged" if verdict == SMALLER_SCALE else verdict
+    shown = "shown, not judged" if verdict == NOT_JUDGED else verdict
     seeds = "1 seed" if document["seeds"] == 1 else f"{document['seeds']} seeds"
     cost = f"{seeds}, {format_duration(document['wall_s'])}"
     _print_markup(

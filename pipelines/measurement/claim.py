@@ -18,17 +18,17 @@ from pipelines.measurement.verdict import (
     HOLDS,
     INCONCLUSIVE,
     NOT_DECIDABLE,
+    NOT_JUDGED,
     NOT_RUN,
     OUTCOMES,
-    SMALLER_SCALE,
     THEOREM,
     Bound,
-    Floor,
+    LearningLimit,
     Words,
 )
 from pipelines.recipes.cost import Cost
 
-TAGS = ("verdict", "as_printed", "floor")  # a run's tags that say its judgement
+TAGS = ("verdict", "as_printed", "floor")  # a run's tags; floor: have networks learned enough
 SEED_PREFIX = "seed/"  # begins the metrics of a claim's run whose steps are its seeds
 
 
@@ -78,8 +78,8 @@ class Claim:
     Until a run decides it, the claim is `not decidable here`."""
     shown: tuple[str, ...] = ()
     """Metrics that decide nothing and stand on the scoreboard beside those that do."""
-    floors: tuple[Floor, ...] = ()
-    """Floors that trained networks must reach, all of them, to be judged."""
+    limits: tuple[LearningLimit, ...] = ()
+    """Errors that trained networks must not exceed, all of them, to be judged."""
     unjudged_scales: tuple[str, ...] = ()
     """Scales with other data than the source's, whose numbers are shown and not judged."""
     costs: Mapping[str, Cost] = field(default_factory=dict)
@@ -147,11 +147,11 @@ class Claim:
         grades = self.grades(values, scale, altered)
         is_accused = any(grade.grade in ACCUSED for _, grade in grades)
         verdict = self._name(self.outcome(values, scale, altered), is_accused)
-        judged = [] if verdict == SMALLER_SCALE else self._judged_bounds(scale, altered)
+        judged = [] if verdict == NOT_JUDGED else self._judged_bounds(scale, altered)
         return {
             "verdict": verdict,
             "as_printed": SEPARATOR.join(f"{each.place}: {grade}" for each, grade in grades),
-            "floor": "; ".join(floor.state(values) for floor in self.floors),
+            "floor": "; ".join(limit.state(values) for limit in self.limits),
             "quotations": [each.document(grade) for each, grade in grades],
             "bounds": [b.document(values.get(b.metric, ()), b in judged) for b in self.decided_by],
         }
@@ -184,7 +184,7 @@ class Claim:
     def outcome(
         self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
     ) -> str:
-        """Return the weakest outcome of its bounds, or `smaller scale` where it is not judged.
+        """Return the weakest outcome of its bounds, or NOT_JUDGED where they decide nothing.
 
         Seeds beyond those the claim states may weaken the outcome of trained networks to
         `inconclusive`, never decide it: else one could add seeds until it pleases.
@@ -199,14 +199,14 @@ class Claim:
     def _outcome(self, values: Mapping[str, Sequence[float]], scale: str, altered: bool) -> str:
         """Return the weakest outcome of its bounds over all these seeds.
 
-        Trained networks are judged only in the settings of a scale. Those that have not reached the
-        floors decide nothing, and a bound that was not measured is inconclusive.
+        Trained networks are judged only in the settings of a scale. Those that do not meet the
+        limits decide nothing, and a bound that was not measured is inconclusive.
         """
         bounds = self._judged_bounds(scale, altered)
         if not bounds or scale in self.unjudged_scales or (altered and self.recipes):
-            return SMALLER_SCALE
-        if self.floors and (scale == "smoke" or not self.reaches_floors(values)):
-            return INCONCLUSIVE if scale == "paper" and not altered else SMALLER_SCALE
+            return NOT_JUDGED
+        if self.limits and (scale == "smoke" or not self.have_learned(values)):
+            return INCONCLUSIVE if scale == "paper" and not altered else NOT_JUDGED
         outcomes = (b.verdict(values[b.metric]) for b in bounds if b.metric in values)
         missing = [INCONCLUSIVE for b in bounds if b.metric not in values]
         return min([*outcomes, *missing], key=OUTCOMES.index)
@@ -216,9 +216,9 @@ class Claim:
         published = scale == "paper" and not altered
         return [b for b in self.decided_by if published or b.metric not in self.reported]
 
-    def reaches_floors(self, values: Mapping[str, Sequence[float]]) -> bool:
-        """Return whether the networks have reached all floors."""
-        return all(floor.is_reached(values) for floor in self.floors)
+    def have_learned(self, values: Mapping[str, Sequence[float]]) -> bool:
+        """Return whether the networks meet all limits."""
+        return all(limit.is_met(values) for limit in self.limits)
 
     def grades(
         self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
@@ -226,11 +226,11 @@ class Claim:
         """Return its quotations with their grades.
 
         What is printed of trained networks is tested in the published setting alone, where they
-        have reached the floors; more seeds than stated can only make it `not tested`.
+        meet the limits; more seeds than stated can only make it `not tested`.
         """
-        judged = self._outcome(values, scale, altered) != SMALLER_SCALE
+        judged = self._outcome(values, scale, altered) != NOT_JUDGED
         is_tested = (
-            judged and self.reaches_floors(values) and (scale == "paper" or self.recipes is None)
+            judged and self.have_learned(values) and (scale == "paper" or self.recipes is None)
         )
         return [(each, self._grade(each, values if is_tested else {})) for each in self.printed]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.claim import Claim
-from pipelines.measurement.quotation import ACCUSED
-from pipelines.measurement.verdict import HOLDS, NOT_RUN
+from pipelines.measurement.quotation import ACCUSED, WORDS
+from pipelines.measurement.verdict import HOLDS
 from pipelines.running.seed_statistics import format_mean, format_spread
 from pipelines.runtime.durations import format_duration
 
@@ -67,9 +67,9 @@ class ClaimView:
 
     @property
     def accused(self) -> list[str]:
-        """Return `quoted: slip`, a line a grade of those quotations that do not hold."""
+        """Return `the printed version has a slip`, a line a grade of those that do not hold."""
         grades = dict.fromkeys(each["grade"] for each in self.quotations)
-        return [f"quoted: {grade}" for grade in grades if grade in ACCUSED]
+        return [WORDS[grade] for grade in grades if grade in ACCUSED]
 
     @property
     def yours(self) -> Mapping[str, Any] | None:
@@ -128,20 +128,6 @@ class ClaimView:
         }
 
 
-def describe_result(document: Mapping[str, Any] | None) -> str:
-    """Return `holds at cpu scale`, one number that decides, quotations that do not hold, its time.
-
-    Without a result `not run`.
-    """
-    if document is None:
-        return NOT_RUN
-    view = ClaimView(document)
-    number = document["metrics"].get(view.deciding_bound["metric"])
-    said = format_spread(number) if number else "not judged"
-    head = f"{view.verdict} at {document['scale']} scale"
-    return "\n".join([head, said, *view.accused, format_duration(document["wall_s"])])
-
-
 def describe_metrics(view: ClaimView) -> str:
     """Return the metrics that decide a claim, then those reported and shown, as mean ± sd (n)."""
     numbers = (each for each in view.numbers(every=False) if each.get(MEASURED))
@@ -197,16 +183,13 @@ ROWS: dict[str, Callable[[ClaimView], str]] = {  # what can be shown, by title
     "scale": _get("scale"),
     "says": _get("says"),
     "as printed": _get("as_printed"),
-    "decided first by": lambda view: "{metric} {rule}".format(**view.deciding_bound),
     "deciding number": describe_deciding,
-    "recorded by the project": lambda view: describe_result(view.project),
-    "yours": lambda view: f"{describe_result(view.yours)}\n{_get('agreement')(view)}".strip(),
     "measured": describe_metrics,
     "source": _get("source"),
     "yours and the project's": _get("agreement"),
     "decided by": describe_bounds,
     "reported": lambda view: "; ".join(f"{k} {v:g}" for k, v in view.document["reported"].items()),
-    "floor reached": _get("floor"),
+    "learned enough to judge": _get("floor"),
     "test error: mean ± sd": describe_test_errors,
     "seeds": _get("seeds"),
     "cost": describe_cost,

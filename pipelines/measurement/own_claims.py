@@ -116,7 +116,7 @@ def load(module: str, path: Path) -> ModuleType:
         lines = [f", line {frame.lineno}" for frame in frames if frame.filename == str(path)]
         raise UserError(
             f"A claim of your own must be there and run. Received: {path}"
-            f"{lines[-1] if lines else ''}: {type(error).__name__}: {error}. Mend it there."
+            f"{lines[-1] if lines else ''}: {type(error).__name__}: {error}. Fix it there."
         ) from error
     _loaded[path] = digest, loaded
     return loaded

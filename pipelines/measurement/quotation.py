@@ -28,6 +28,13 @@ GRADES = {  # gravest first
     "interval straddles it",
     HOLDS: "it is true as it stands",
 }
+WORDS = {  # a grade in a sentence
+    FAILS: "the printed version fails",
+    STEP: "a printed constant or step of a proof does not hold",
+    SLIP: "the printed version has a slip",
+    NOT_TESTED: "not tested",
+    HOLDS: "holds as printed",
+}
 ACCUSED = (FAILS, STEP, SLIP)
 SENTENCE, FORMULA, NUMBER = FORMS = ("sentence", "formula", "number")
 SEPARATOR = " · "  # between quotations in one line
@@ -41,7 +48,7 @@ class Grade:
     reason: str = ""
 
     def __str__(self) -> str:
-        return f"{self.grade}: {self.reason}" if self.reason else self.grade
+        return f"{WORDS[self.grade]}: {self.reason}" if self.reason else WORDS[self.grade]
 
 
 @dataclass(frozen=True, kw_only=True)

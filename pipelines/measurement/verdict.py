@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pipelines.running.seed_statistics import mean_interval, prediction_interval
 
 BROKEN, INCONCLUSIVE, HOLDS = OUTCOMES = ("broken", "inconclusive", "holds")  # weakest first
-SMALLER_SCALE = "smaller scale"
+NOT_JUDGED = "not judged (smaller run)"
 NOT_DECIDABLE = "not decidable here"
 NOT_RUN = "not run"
 UNDECIDED = (NOT_RUN, NOT_DECIDABLE)  # without a run
@@ -28,7 +28,7 @@ VERDICTS = {  # in the order in which they are shown
     INCONCLUSIVE: "the interval over seeds straddles a bound (one seed has no interval); or a "
     "bound of an experiment is broken whose source does not state all settings; or networks in the "
     "source's own setting have not learned enough",
-    SMALLER_SCALE: "it ran, and not in the source's setting: the numbers are shown and not judged",
+    NOT_JUDGED: "it ran, and not in the source's setting: the numbers are shown and not judged",
     NOT_DECIDABLE: "what a decision would take is not at hand; the card states its price",
     NOT_RUN: "no run as stated is recorded",
 }
@@ -51,8 +51,8 @@ DENIED = {words.broken for words in (THEOREM, EXPERIMENT)}
 
 
 def agree(first: str, second: str) -> bool:
-    """Return whether two verdicts say the same: also `reproduced` and `holds`, of older runs."""
-    kinds = (AFFIRMED, DENIED, {first})
+    """Return whether two verdicts say the same, also in the words of older runs."""
+    kinds = (AFFIRMED, DENIED, {NOT_JUDGED, "smaller scale"}, {first})
     return next(kind for kind in kinds if first in kind).issuperset({second})
 
 
@@ -136,8 +136,8 @@ class ReportedError(Bound):
 
     It is not reproduced where it lies below the two-sided 95 % prediction interval of as many more
     runs like ours, mean -+ t sd sqrt(1/runs + 1/n): runs like ours would hardly err so little.
-    Above the interval ours err less, so that the reported error is reached. Fewer than three runs
-    decide nothing.
+    Above the interval ours have a lower error, so that the reported error is reached. Fewer than
+    three runs decide nothing.
     """
 
     reported: float = math.nan
@@ -165,11 +165,11 @@ class ReportedError(Bound):
 
 
 @dataclass(frozen=True)
-class Floor:
-    """The error that networks must reach before a comparison of them is judged.
+class LearningLimit:
+    """The error that networks must not exceed for a comparison of them to be judged.
 
     The mean over seeds of the best of these metrics counts: how networks compare that have hardly
-    learned says little of networks that have. A claim whose arms must all have learned has a floor
+    learned says little of networks that have. A claim whose arms must all have learned has a limit
     for each.
     """
 
@@ -184,12 +184,13 @@ class Floor:
         means = [mean(values[metric]) for metric in self.metrics if metric in values]
         return min((each for each in means if not math.isnan(each)), default=math.inf)
 
-    def is_reached(self, values: Mapping[str, Sequence[float]]) -> bool:
-        """Return whether the best arm errs no more than the floor."""
+    def is_met(self, values: Mapping[str, Sequence[float]]) -> bool:
+        """Return whether the best arm errs no more than the limit."""
         return self.best(values) <= self.at_most
 
     def state(self, values: Mapping[str, Sequence[float]]) -> str:
-        """Return `no: 57.3 (floor 27)`, as the scoreboard shows it; with the name of one metric."""
-        answer = "yes" if self.is_reached(values) else "no"
+        """Return `no, 57.3 %, limit 27 %`; with the name of one metric."""
+        answer = "yes" if self.is_met(values) else "no"
         name = f"{self.metrics[0]} " if len(self.metrics) == 1 else ""
-        return f"{answer}: {name}{self.best(values):.4g} (floor {self.at_most:g})"
+        unit = " %" if all(metric.endswith("_pct") for metric in self.metrics) else ""
+        return f"{answer}, {name}{self.best(values):.4g}{unit}, limit {self.at_most:g}{unit}"

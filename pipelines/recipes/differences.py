@@ -226,7 +226,7 @@ DIFFERENCES: dict[str, tuple[Difference, ...]] = {
             "length",
             "16 epochs of 703 steps of 128: 8 stairs of 0.94, to 0.61 of the first rate",
             "700,000 steps of 256, 140 epochs: 70 stairs, to 0.013 of it",
-            "not known: errs more than a training that ends with a small rate",
+            "not known: has a higher error than a training that ends with a small rate",
         ),
         Difference("weight decay", "0.0001", "stated for CIFAR-10 alone", "1 or less"),
     ),

@@ -10,7 +10,16 @@ from pipelines.results import counts
 ERRORS = "test error: mean ± sd"
 SHORT = ("claim", "seeds", ERRORS, "cost", "trained on")  # columns of trained networks
 TRAINED = (
-    *("claim", "scale", "seeds", ERRORS, "floor reached", "verdict", "decided by", "cost"),
+    *(
+        "claim",
+        "scale",
+        "seeds",
+        ERRORS,
+        "learned enough to judge",
+        "verdict",
+        "decided by",
+        "cost",
+    ),
     *("trained on", "commit"),
 )
 HEAD = ("claim", "verdict", "measured, bound; or what it says", "source, scale")
@@ -23,7 +32,7 @@ def results(document: Mapping[str, Any], links: Mapping[str, str]) -> str:
         "# Results",
         "",
         "Written by `python -m pipelines report`; do not edit by hand. Of the numbers that decide "
-        "a claim the first is shown: mean ± sd (n seeds). All of them, quotations, floors, costs, "
+        "a claim the first is shown: mean ± sd (n seeds). All of them, quotations, limits, costs, "
         "commits: `results.json`, `python -m pipelines show NAME`, the site.",
         "",
         *counts.of_claims(views).lines(),

@@ -8,13 +8,12 @@ from typing import Any
 
 from pipelines.measurement import claim_catalog, claim_view
 from pipelines.measurement.claim_view import DOCUMENTS, ClaimView
-from pipelines.measurement.quotation import ACCUSED
+from pipelines.measurement.quotation import ACCUSED, WORDS
 from pipelines.measurement.verdict import VERDICTS
 from pipelines.results import counts, markdown
 from pipelines.tracking import mlflow_ui
 
 TEMPLATES = Path(__file__).with_name("templates")
-QUOTED = "quoted: "  # begins the labels of grades
 LABELLED = re.compile(r"\n(?=(?:Cost|Expect|Measured|Source|Verdict)[^:\n]{0,20}: )")
 SUMMARY = re.compile(r"\A.+\n\n")
 COMMANDS = re.compile(r"^Run: (.+(?:\n {5}.+)*)$", re.MULTILINE)  # those after the first, set in
@@ -54,7 +53,7 @@ def render_board(
         documents=DOCUMENTS,
         tiles=tiles(views),
         verdicts=words,
-        quoted=QUOTED,
+        grades={WORDS[grade]: grade for grade in ACCUSED},
         own=any(view.yours for view in views),
         pictures=pictures,
         pages=pages or {},
@@ -102,7 +101,7 @@ def _html_of(text: str) -> Any:
 def tiles(views: Sequence[Any]) -> list[tuple[str, int]]:
     """Return the label and the number of every tile: verdicts, grades of quoted sentences."""
     counted = counts.of_claims(views)
-    grades = {f"{QUOTED}{grade}": counted.grades[grade] for grade in ACCUSED}
+    grades = {WORDS[grade]: counted.grades[grade] for grade in ACCUSED}
     yours = {"measured by you": sum(view.yours is not None for view in views)}
     numbers = {**counted.verdicts, **grades, **yours}
     return [(label, number) for label, number in numbers.items() if number]

@@ -59,7 +59,7 @@ CLAIMS = "pipelines.claims"  # whose modules may be in folders elsewhere, too
 CLAIM_MAKERS = ("Theorem", "Experiment", "compare", "table_cell", "tuning_claim")
 WORDS_OF_CLAIMS = {  # what a claim says, shows and is judged by, not what is measured
     *("about", "card", "charts", "costs", "decided_by", "expect", "extra_metrics", "family"),
-    *("figure", "floors", "formula", "network", "price", "printed", "reported", "says", "scales"),
+    *("figure", "limits", "formula", "network", "price", "printed", "reported", "says", "scales"),
     *("seeds", "shown", "source", "unjudged_scales", "unstable", "words"),
 }
 

@@ -107,7 +107,7 @@ def format_spread(metric: Mapping[str, Any]) -> str:
 
 
 def format_mean(metric: Mapping[str, Any]) -> str:
-    """Return `432 ± 180` or `0.468 ± 0.037`: the mean to the second digit of the deviation.
+    """Return `432 ± 180` or `2.4e-09 ± 1.3e-09`: the mean to the second digit of the deviation.
 
     Of a deviation below a millionth of the mean both are rounded alone, as is a mean without one.
     """
@@ -116,8 +116,11 @@ def format_mean(metric: Mapping[str, Any]) -> str:
         return format_number(mean)
     first = math.floor(math.log10(float(f"{sd:.1e}")))  # place of the first digit of the deviation
     size = max(abs(mean), sd)
-    if not 1e-6 * size < sd or not 1e-4 <= size < 1e7:
+    if not 1e-6 * size < sd:
         return f"{mean:.4g} ± {sd:.2g}"
+    if not 1e-4 <= size < 1e7:
+        digits = math.floor(math.log10(abs(mean) or sd)) - first + 1
+        return f"{mean:.{max(0, digits)}e} ± {sd:.1e}"
     places = max(0, 1 - first)
     return f"{mean:,.{places}f} ± {round(sd, 1 - first):,.{places}f}"
 

@@ -41,19 +41,19 @@ MAX_LISTED_RUNS = 40  # on the page of its run
 POLL_S = 0.2
 
 ATTEMPT = "SCHEDULED_ATTEMPT"  # environment variable: the folder of the attempt
-TICK = "SCHEDULED_TICK"  # environment variable: the tick of a job's command
+WORKFLOW = "SCHEDULED_WORKFLOW"  # environment variable: what a job's command runs for
 
 _processes: set[Any] = set()  # that carry out attempts for this process
 
 
 @dataclass(frozen=True)
 class AttemptSpec:
-    """One attempt to run the command of a job, at a tick."""
+    """One attempt to run the command of a job, at a due time."""
 
     job: str
     words: tuple[str, ...]
     """After `python -m`."""
-    tick: str
+    due: str
     """Date and time, with its zone, as ISO 8601 has it."""
     attempt: int
     workflow: str
@@ -69,7 +69,7 @@ class AttemptSpec:
     @property
     def tags(self) -> dict[str, str]:
         """Return the tags by which its run is found."""
-        return {key: str(getattr(self, key)) for key in ("job", "tick", "attempt", "workflow")}
+        return {key: str(getattr(self, key)) for key in ("job", "due", "attempt", "workflow")}
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def run_tracked(spec: AttemptSpec, folder: Path) -> Outcome:
     try:
         with (
             tracked_run.track(
-                f"{spec.job} {datetime.fromisoformat(spec.tick):%Y-%m-%d %H:%M:%S}",
+                f"{spec.job} {datetime.fromisoformat(spec.due):%Y-%m-%d %H:%M:%S}",
                 experiment=EXPERIMENT,
                 kind=KIND,
                 params={"command": spec.command},
@@ -172,7 +172,7 @@ def run_tracked(spec: AttemptSpec, folder: Path) -> Outcome:
 
 def _run_command(spec: AttemptSpec, folder: Path) -> Outcome:
     """Run the command to its end, its timeout, or the signal that ends this process."""
-    process = _start(spec.words, {TICK: spec.workflow}, folder / LOG)
+    process = _start(spec.words, {WORKFLOW: spec.workflow}, folder / LOG)
     deadline = time.monotonic() + (spec.timeout_s or float("inf"))
     try:
         while process.poll() is None:
@@ -301,7 +301,7 @@ def _run_note(spec: AttemptSpec, outcome: Outcome, comparison: Mapping[str, Any]
 
     runs = history.rows(None, **{store.PARENT: str(outcome.run_id)})
     why = f": {outcome.why}" if outcome.why else ""
-    state = f"**{spec.job}** of {spec.tick}, attempt {spec.attempt}: **{outcome.state}**{why}"
+    state = f"**{spec.job}** of {spec.due}, attempt {spec.attempt}: **{outcome.state}**{why}"
     lines = [state, "", f"`python -m {spec.command}`", ""]
     if runs:
         lines += ["| run | kind | status | verdict |", "|---|---|---|---|"]

@@ -14,13 +14,13 @@ from pipelines.errors import UserError, short, without_password
 from pipelines.runtime import notify, places, provenance, subcommands
 from pipelines.scheduling import times
 
-TICK = "tick"  # the workflow of a job whose time has come
+DUE = "tick"  # the workflow of a job whose time has come, as databases have it
 NAME_PATTERN = "[a-z0-9][a-z0-9-]{0,59}"
 HOUR_S = 3_600.0
 MAX_LENGTH_S = 3650 * 86_400.0  # ten years: beyond them dates end
 UNKNOWN_OPTION = "--no-such-option"  # makes a command check its words and end
 NOT_OURS = "not in JSON as this project writes it; a py_pickle is not read, for it may run code"
-DATE_PLACEHOLDER = "{date}"  # stands for the day of the tick, in the job's time zone
+DATE_PLACEHOLDER = "{date}"  # stands for the day of the due time, in the job's time zone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +37,11 @@ class ScheduledJob:
     timeout_s: float | None = None
     """After which the command is ended, and has failed."""
     retries: int = 0
-    """Further attempts at a tick whose command failed or was killed."""
+    """Further attempts at a due time whose command failed or was killed."""
     backoff_s: float = 60.0
     """Before the first further attempt; twice as long before each next one."""
     missed: Literal["once", "skip"] = "once"
-    """Run the last of the ticks at which no server ran, late, or none."""
+    """Run the last of the due times at which no server ran, late, or none."""
     notify: str = ""
     """A URL or a command, notified of every attempt that failed or was killed."""
 
@@ -75,7 +75,7 @@ class ScheduledJob:
         try:
             fields = {key: value for key, value in context.items() if key != "overlap"}
             job = cls(**{**fields, "words": tuple(context["words"])})
-            hash((job, job.command, job.next_tick(datetime.now(UTC))))  # each field has its type
+            hash((job, job.command, job.next_due(datetime.now(UTC))))  # each field has its type
         except Exception as error:  # whatever is there
             raise UserError(f"{NOT_OURS}: {short(error)}") from error
         return job
@@ -85,10 +85,10 @@ class ScheduledJob:
         """Return the schedule of DBOS by which it is kept."""
         return {
             "schedule_name": self.name,
-            "workflow_name": TICK,
+            "workflow_name": DUE,
             "schedule": self.cron,
             "context": dataclasses.asdict(self),
-            "automatic_backfill": True,  # ticks at which nothing served are fired late
+            "automatic_backfill": True,  # due times at which nothing served are fired late
             "cron_timezone": self.tz,
         }
 
@@ -106,14 +106,14 @@ class ScheduledJob:
         """Return the command line as a person would type it, without what is secret in it."""
         return f"python -m {shlex.join(hide_secrets(self.words))}"
 
-    def words_at(self, tick: datetime) -> tuple[str, ...]:
-        """Return its words with the day of a tick in the place of {date}."""
-        day = tick.astimezone(self.zone).date().isoformat()
+    def words_at(self, moment: datetime) -> tuple[str, ...]:
+        """Return its words with the day of a due time in the place of {date}."""
+        day = moment.astimezone(self.zone).date().isoformat()
         return tuple(word.replace(DATE_PLACEHOLDER, day) for word in self.words)
 
-    def next_tick(self, after: datetime) -> datetime | None:
+    def next_due(self, after: datetime) -> datetime | None:
         """Return the first time after that moment at which it is due; None if there is none."""
-        return times.next_tick(self.cron, self.zone, after)
+        return times.next_due(self.cron, self.zone, after)
 
     def pause_s(self, attempt: int) -> float:
         """Return the seconds before the next attempt: twice as many each time, up to a day."""
@@ -147,7 +147,7 @@ def hide_secrets(words: Sequence[str]) -> list[str]:
 def check_command(job: ScheduledJob) -> None:
     """Raise UserError for an unknown command, or a name or an option that it does not know.
 
-    Refuse a secret too: the schedule would keep it, and the processes of every tick show it.
+    Refuse a secret too: the schedule would keep it, and the processes of every due time show it.
 
     The command gets one more option, an unknown one: where it rejects this one alone, the rest is
     right, and nothing was done. Takes a second or two.
@@ -184,6 +184,6 @@ def shipped_jobs(tz: str) -> dict[str, ScheduledJob]:
         job("nightly-claims", "pipelines pipeline verify --force", "0 3 * * *", 6, retries=1),
         job("weekly-study", study, "0 4 * * SUN", 12, retries=2),
         job("data-check", "pipelines data check", "30 2 * * *", 1),
-        job("reap", "pipelines recover", "15 * * * *", 1, missed="skip"),
+        job("close-dead-runs", "pipelines recover", "15 * * * *", 1, missed="skip"),
     )
     return {job.name: job for job in shipped}

@@ -43,7 +43,7 @@ def verification(
 ) -> list[Step]:
     """Return the steps that measure these claims and look for regressions."""
 
-    found = _measured_at_this_tick()
+    found = _measured_already()
 
     def measure(name: str) -> Step:
         forced = ("--force",) if force and name not in found else ()
@@ -71,7 +71,7 @@ def training(
 ) -> list[Step]:
     """Return the steps that make a trained recipe the champion if it is the best."""
     at = (recipe, "--scale", scale)
-    forced = ("--force",) if force and recipe not in _measured_at_this_tick() else ()
+    forced = ("--force",) if force and recipe not in _measured_already() else ()
     return [
         Step("data", lambda _: ("data", "check", data), _describe_data),
         Step("train", lambda _: ("run", *at, *overrides, *forced), _describe_training),
@@ -108,10 +108,10 @@ def claim_names(words: Sequence[str], scale: str) -> list[str]:
     return list(dict.fromkeys(claims))
 
 
-def _measured_at_this_tick() -> set[str]:
-    """Return the claims and recipes that earlier attempts at the tick of this process finished."""
-    tick = os.environ.get(attempt.TICK)
-    attempts = history.rows(None, kind=attempt.KIND, workflow=tick) if tick else []
+def _measured_already() -> set[str]:
+    """Return the claims and recipes that earlier attempts of this job, at this time, finished."""
+    workflow = os.environ.get(attempt.WORKFLOW)
+    attempts = history.rows(None, kind=attempt.KIND, workflow=workflow) if workflow else []
     below = (row for each in attempts for row in history.rows(**{store.PARENT: each.id}))
     return {row.tags.get("claim", row.name) for row in below}
 

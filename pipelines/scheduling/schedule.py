@@ -22,7 +22,7 @@ def add(client: DBOSClient, job: ScheduledJob, replace: bool = False) -> None:
     """Add a job, from now on; UserError if one has that name, or its times never come.
 
     One that is replaced stands until the new one does. What it missed is not run: under another
-    time zone DBOS would know those ticks by other names, and repeat what has run.
+    time zone DBOS would know those due times by other names, and repeat what has run.
     """
     times.check_cron(job.cron, job.zone)
     if client.get_schedule(job.name) is None:
@@ -39,17 +39,17 @@ def add(client: DBOSClient, job: ScheduledJob, replace: bool = False) -> None:
 
 
 def remove(client: DBOSClient, name: str) -> None:
-    """Remove a job; its ticks stay in the history."""
+    """Remove a job; its history stays."""
     client.delete_schedule(_entry(client, name)["schedule_name"])
 
 
 def pause(client: DBOSClient, name: str) -> None:
-    """Stop the ticks of a job until it is resumed."""
+    """Let a job be due no more until it is resumed."""
     client.pause_schedule(_entry(client, name)["schedule_name"])
 
 
 def resume(client: DBOSClient, name: str) -> None:
-    """Let a paused job have ticks again, from now on: those of the pause do not count as missed."""
+    """Let a paused job be due again from now on: its times in the pause do not count as missed."""
     job = find(client, name)
     if client.get_schedule(name)["status"] != "ACTIVE":  # type: ignore[index]
         add(client, job, replace=True)
@@ -94,10 +94,10 @@ def read_jobs(client: DBOSClient) -> Iterator[tuple[ScheduledJob, WorkflowSchedu
             print(f"Job {entry['schedule_name']} is left out: {error}", file=sys.stderr)
 
 
-def next_ticks(client: DBOSClient) -> dict[ScheduledJob, datetime | None]:
-    """Return every job with its next tick, the nearest first; None: paused."""
+def next_due_times(client: DBOSClient) -> dict[ScheduledJob, datetime | None]:
+    """Return every job with its next due time, the nearest first; None: paused."""
     now, due = datetime.now(UTC), dict[ScheduledJob, datetime | None]()
     for job, entry in read_jobs(client):
-        due[job] = job.next_tick(now) if entry["status"] == "ACTIVE" else None
+        due[job] = job.next_due(now) if entry["status"] == "ACTIVE" else None
     late = datetime.max.replace(tzinfo=UTC)
     return dict(sorted(due.items(), key=lambda item: (item[1] or late, item[0].name)))

@@ -23,49 +23,49 @@ UNREADABLE = "unreadable"  # state of a row that this project has not written so
 
 
 def list_jobs(client: DBOSClient) -> list[dict[str, Any]]:
-    """Return every job, the next one due first, with its last tick; `next` is None if paused."""
+    """Return every job, the next one due first, with how it went last; `next` is None if paused."""
     rows = []
-    for job, due in schedule.next_ticks(client).items():
+    for job, due in schedule.next_due_times(client).items():
         last = client.list_workflows(schedule_name=job.name, sort_desc=True, limit=1)
         row = {key: value for key, value in dataclasses.asdict(job).items() if key != "words"}
         row |= {"times": job.times, "command": job.command}
         row |= {"notify": notify.hide_secrets(job.notify)}
         row |= {"next": due.astimezone(job.zone).isoformat() if due else None}
-        rows.append(row | {"last": _tick_row(last[0]) if last else None})
+        rows.append(row | {"last": _history_row(last[0]) if last else None})
     return rows
 
 
-def list_ticks(client: DBOSClient, name: str | None, last: int) -> list[dict[str, Any]]:
-    """Return the newest ticks, of all jobs or of one, the newest first, in the job's local time.
+def list_history(client: DBOSClient, name: str | None, last: int) -> list[dict[str, Any]]:
+    """Return what became of the newest due times, of all jobs or one, in the job's local time.
 
     Raise UserError for the name of a job that neither exists nor has a history.
     """
     check_counts(last=last)
-    chosen = (row for row in _read_ticks(client) if name in (None, row["job"]))
+    chosen = (row for row in _read_history(client) if name in (None, row["job"]))
     rows = list(itertools.islice(chosen, last))
     if (
         name
         and not rows
-        and name not in (names := {job.name for job in schedule.next_ticks(client)})
+        and name not in (names := {job.name for job in schedule.next_due_times(client)})
     ):
         raise unknown(
-            "A job", name, names | {row["job"] for row in _read_ticks(client)}, schedule.LISTED_BY
+            "A job", name, names | {row["job"] for row in _read_history(client)}, schedule.LISTED_BY
         )
     return rows
 
 
-def _read_ticks(client: DBOSClient) -> Iterator[dict[str, Any]]:
-    """Yield the rows of all ticks, the newest first, read in pages."""
+def _read_history(client: DBOSClient) -> Iterator[dict[str, Any]]:
+    """Yield the rows of all due times, the newest first, read in pages."""
     page, offset = 500, 0
     while rows := client.list_workflows(
         application_name=server.APPLICATIONS, sort_desc=True, limit=page, offset=offset
     ):
-        yield from map(_tick_row, rows)
+        yield from map(_history_row, rows)
         offset += page
 
 
-def _tick_row(row: WorkflowStatus) -> dict[str, Any]:
-    """Return the row of a tick, whose keys users script against; `unreadable` if it is no tick."""
+def _history_row(row: WorkflowStatus) -> dict[str, Any]:
+    """Return the row of a due time, whose keys users script against; `unreadable` if it is none."""
     try:
         at, context = row.input["args"][:2]  # type: ignore[index]
         return _describe(row, ScheduledJob.of(context), at, {"code": None, **_result(row)})
@@ -81,7 +81,7 @@ def _tick_row(row: WorkflowStatus) -> dict[str, Any]:
 def _describe(
     row: WorkflowStatus, job: ScheduledJob, at: datetime, result: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the row of a tick at that moment with that end."""
+    """Return the row of a due time at that moment with that end."""
 
     def local(seconds: float | None) -> str | None:
         return datetime.fromtimestamp(seconds, job.zone).isoformat() if seconds else None
@@ -90,13 +90,13 @@ def _describe(
     began, ended = result.get("started"), result.get("ended")
     return {
         "job": job.name,
-        "tick": at.astimezone(job.zone).isoformat(),
+        "due": at.astimezone(job.zone).isoformat(),
         "until": local(until.timestamp()),
-        "ticks": int(result.get("ticks", 1)),
+        "due_times": int(result.get("ticks", 1)),
         "attempt": int(result.get("attempt", 1)),
         "state": str(result["state"]),
         "why": str(result["why"]),
-        "by_hand": row.name == server.BY_HAND_TICK,
+        "by_hand": row.name == server.RUN_BY_HAND,
         "started": local(began),
         "ended": local(ended),
         "wall_s": round(ended - began, 3) if began and ended else None,
@@ -108,7 +108,7 @@ def _describe(
 
 
 def _result(row: WorkflowStatus) -> dict[str, Any]:
-    """Return how the workflow of a tick ended, or its present state."""
+    """Return how the workflow of a due time ended, or its present state."""
     if row.status == "SUCCESS":
         return dict(row.output or {})
     if row.status in server.OPEN_STATES:
@@ -129,7 +129,7 @@ def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
     now, lines = datetime.now(UTC), [("job", "times", "due next", "last run")]
     for row in rows:
         due, last = row["next"], row["last"]
-        ended = f"{last['state']} {_distance(last['tick'], now)}" if last else "-"
+        ended = f"{last['state']} {_distance(last['due'], now)}" if last else "-"
         due = _distance(due, now) if due else "paused"
         lines.append((row["name"], row["times"], due, ended))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -164,11 +164,13 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
     width = max(len(row["job"]) for row in rows)
     print(f"{f'due ({zone})':<19}  {'job':<{width}}  {'state':<10} {'took':>8}  run")
     for row in reversed(rows):
-        due, until = (_format_time(row[key], zone) for key in ("tick", "until"))
+        due, until = (_format_time(row[key], zone) for key in ("due", "until"))
         took = "" if row["wall_s"] is None else format_duration(row["wall_s"])
         run = (row["run_id"] or "")[:8]
         print(f"{due}  {row['job']:<{width}}  {row['state']:<10} {took:>8}  {run}".rstrip())
-        notes = [f"{row['ticks']} times that it was due, until {until}"] * (row["ticks"] > 1)
+        notes = [f"{row['due_times']} times that it was due, until {until}"] * (
+            row["due_times"] > 1
+        )
         notes += [f"attempt {row['attempt']}"] * (row["attempt"] > 1) + [row["why"]]
         if said := "; ".join(filter(None, notes)):
             print_prose(said, " " * 21)

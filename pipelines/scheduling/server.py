@@ -1,8 +1,8 @@
-"""The server of a schedule: one workflow a tick, in all servers that share a database.
+"""The server of a schedule: one workflow a due time, in all servers that share a database.
 
-DBOS fires a tick once, keeps its result, and repeats what a killed server had begun. Ours are the
-rules of a job: ticks while it runs, missed ticks, further attempts. An attempt is a process of its
-own (attempt.py), so that a server holds neither MLflow nor TensorFlow.
+DBOS starts it once, keeps its result, and repeats what a killed server had begun. Ours are the
+rules of a job: due times while it runs, missed ones, further attempts. An attempt is a process of
+its own (attempt.py), so that a server holds neither MLflow nor TensorFlow.
 DBOS at the top: import this module inside the functions that need it.
 """
 
@@ -30,12 +30,12 @@ from pipelines.scheduling.jobs import ScheduledJob
 from pipelines.tracking import store
 
 MISSED, SKIPPED = "missed", "skipped"
-RUNNING = "running"  # phase of a tick that has begun
+RUNNING = "running"  # phase of a workflow that has begun
 NOT_SERVED = "nothing served the schedule then"
-MISSED_TICKS, BY_HAND_TICK = "missed ticks", "tick by hand"  # other workflows than that of a tick
+MISSED_DUE, RUN_BY_HAND = "missed ticks", "tick by hand"  # other workflows than jobs.DUE
 BY_HAND = "near-identity-by-hand"  # the application of jobs that a person runs
 APPLICATIONS = [engine.SCHEDULE, BY_HAND]
-MISSED_AFTER = timedelta(seconds=60)  # a tick that begins later than this was missed
+MISSED_AFTER = timedelta(seconds=60)  # what begins later than this after its due time was missed
 RECOVERY_S = 5.0  # between two searches for workflows of servers that were killed
 FINAL_CODES = (2, 3)  # exit codes that another attempt would give too: a mistake, a regression
 OPEN_STATES = ["ENQUEUED", "PENDING", "DELAYED"]  # states of a workflow that is not over
@@ -43,23 +43,23 @@ OPEN_STATES = ["ENQUEUED", "PENDING", "DELAYED"]  # states of a workflow that is
 _stopping = threading.Event()
 
 
-@DBOS.workflow(name=jobs.TICK)
-def run_tick(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
+@DBOS.workflow(name=jobs.DUE)
+def run_due(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
     """Run a job whose time has come, by its rules, and return a row of the history."""
     job = ScheduledJob.of(context)
     row: dict[str, Any] | None = DBOS.run_step({"name": "decide"}, _apply_rules, job, at)
     return row or _run_attempts(job, at)
 
 
-@DBOS.workflow(name=MISSED_TICKS)
-def record_missed_ticks(
-    at: datetime, context: dict[str, Any], until: str, ticks: int
+@DBOS.workflow(name=MISSED_DUE)
+def record_missed_times(
+    at: datetime, context: dict[str, Any], until: str, count: int
 ) -> dict[str, Any]:
-    """Return one row of the history for several ticks at which no server ran."""
-    return _row(MISSED, NOT_SERVED) | {"until": until, "ticks": ticks}
+    """Return one row of the history for several due times at which no server ran."""
+    return _row(MISSED, NOT_SERVED) | {"until": until, "ticks": count}
 
 
-@DBOS.workflow(name=BY_HAND_TICK)
+@DBOS.workflow(name=RUN_BY_HAND)
 def run_by_hand(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
     """Run a job once for a person, who sees its log meanwhile."""
     _mark_running(ScheduledJob.of(context))
@@ -94,7 +94,7 @@ def _run_attempt(job: ScheduledJob, at: datetime, number: int, echo: bool) -> di
     spec = AttemptSpec(
         job=job.name,
         words=job.words_at(at),
-        tick=at.astimezone(job.zone).isoformat(),
+        due=at.astimezone(job.zone).isoformat(),
         attempt=number,
         workflow=workflow,
         timeout_s=job.timeout_s,
@@ -114,16 +114,16 @@ def _run_attempt(job: ScheduledJob, at: datetime, number: int, echo: bool) -> di
 
 
 def _apply_rules(job: ScheduledJob, at: datetime) -> dict[str, Any] | None:
-    """Return the row of a tick that a rule of its job leaves out; None if it is to run."""
-    if not times.is_tick(job.cron, job.zone, at):
+    """Return the row of a due time at which a rule leaves its job out; None if it is to run."""
+    if not times.is_due(job.cron, job.zone, at):
         return _row(SKIPPED, "not due: the clocks are moved, or day and weekday must agree")
     now = datetime.now(UTC)
     if now - at > MISSED_AFTER:
         if job.missed == "skip":
             return _row(MISSED, NOT_SERVED)
-        if (later := job.next_tick(at)) and later <= now:
+        if (later := job.next_due(at)) and later <= now:
             return _row(MISSED, f"{NOT_SERVED}, and a later due time stands for it")
-    if _open_ticks(job):
+    if _open_runs(job):
         return _row(SKIPPED, "the job was still running")
     _mark_running(job)
     return None
@@ -139,8 +139,8 @@ def _mark_running(job: ScheduledJob) -> None:
     DBOS.update_workflow_attributes(str(DBOS.workflow_id), attributes)
 
 
-def _open_ticks(job: ScheduledJob) -> list[WorkflowStatus]:
-    """Return the other ticks of a job that have begun and are not over, or are to be repeated."""
+def _open_runs(job: ScheduledJob) -> list[WorkflowStatus]:
+    """Return the other workflows of a job that have begun, or are to be repeated."""
     rows = DBOS.list_workflows(status=OPEN_STATES, application_name=APPLICATIONS, load_input=False)
     return [
         row
@@ -188,7 +188,7 @@ def serve(storage: str | None) -> None:
 def record_missed(
     client: DBOSClient, found: Iterable[tuple[ScheduledJob, WorkflowSchedule]]
 ) -> None:
-    """Record all but the last of the ticks at which no server ran as one row a job.
+    """Record all but the last of the due times at which no server ran as one row a job.
 
     DBOS would fire each of them, a tenth of a second one after another.
     """
@@ -196,15 +196,15 @@ def record_missed(
     for job, entry in found:
         if entry["status"] != "ACTIVE" or not entry["last_fired_at"]:
             continue
-        before = tick = datetime.fromisoformat(entry["last_fired_at"])
-        ticks = []
-        while (tick := job.next_tick(tick) or limit) < limit:
-            ticks.append(tick)
-        if len(ticks) > 1:
-            first, last = ticks[0], ticks[-2].isoformat()
-            options = {"workflow_name": MISSED_TICKS, "queue_name": INTERNAL_QUEUE}
+        before = moment = datetime.fromisoformat(entry["last_fired_at"])
+        moments = []
+        while (moment := job.next_due(moment) or limit) < limit:
+            moments.append(moment)
+        if len(moments) > 1:
+            first, last = moments[0], moments[-2].isoformat()
+            options = {"workflow_name": MISSED_DUE, "queue_name": INTERNAL_QUEUE}
             options["workflow_id"] = f"missed-{job.name}-{before.isoformat()}"
-            client.enqueue(options, first, entry["context"], last, len(ticks) - 1)  # type: ignore[arg-type]
+            client.enqueue(options, first, entry["context"], last, len(moments) - 1)  # type: ignore[arg-type]
             client._sys_db.update_last_fired_at(job.name, last)
 
 
@@ -233,7 +233,7 @@ def run_now(storage: str | None, name: str) -> int:
     with engine.open_client(storage) as client:
         job = schedule.find(client, name)
     with engine.serve_workflows(BY_HAND, storage):
-        if any(not reason_dead(row) for row in _open_ticks(job)):
+        if any(not reason_dead(row) for row in _open_runs(job)):
             raise Unavailable(
                 f"A job runs once at a time. Received: {name}, which is running. Wait for its end: "
                 f"python -m pipelines schedule history {name}"

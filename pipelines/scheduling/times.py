@@ -16,10 +16,10 @@ from pipelines.errors import UserError
 
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")
-MIN_INTERVAL_S = 10  # between two ticks: a command takes seconds to begin
+MIN_INTERVAL_S = 10  # between two due times: a command takes seconds to begin
 
 
-def next_tick(cron: str, zone: zoneinfo.ZoneInfo, after: datetime) -> datetime | None:
+def next_due(cron: str, zone: zoneinfo.ZoneInfo, after: datetime) -> datetime | None:
     """Return the first moment after another at which a job is due; None if there is none."""
     from cronsim import CronSim
 
@@ -29,18 +29,18 @@ def next_tick(cron: str, zone: zoneinfo.ZoneInfo, after: datetime) -> datetime |
     return None
 
 
-def is_tick(cron: str, zone: zoneinfo.ZoneInfo, moment: datetime) -> bool:
+def is_due(cron: str, zone: zoneinfo.ZoneInfo, moment: datetime) -> bool:
     """Return whether a job is due at that moment."""
     utc = moment.astimezone(UTC)  # UTC repeats no time of day
-    tick = next_tick(cron, zone, utc - timedelta(microseconds=1))
-    return tick is not None and tick.astimezone(UTC) == utc
+    due = next_due(cron, zone, utc - timedelta(microseconds=1))
+    return due is not None and due.astimezone(UTC) == utc
 
 
 def check_cron(cron: str, zone: zoneinfo.ZoneInfo) -> None:
     """Raise UserError for what is no cron expression, or one whose time never comes.
 
     And for one that croniter, by which DBOS fires, rejects or reads in another way: it would be due
-    without being run. Its ticks of a year are compared, the first of each day.
+    without being run. Its due times of a year are compared, the first of each day.
     """
     from croniter import croniter
     from cronsim import CronSimError
@@ -51,14 +51,14 @@ def check_cron(cron: str, zone: zoneinfo.ZoneInfo) -> None:
             r"\*/\d\d( \*){5}", cron
         ):  # the second form has seconds
             raise CronSimError("Not five fields")
-        if next_tick(cron, zone, now) is None:
+        if next_due(cron, zone, now) is None:
             raise CronSimError("No such day in fifty years")
         utc = zoneinfo.ZoneInfo("UTC")
-        year = {next_tick(cron, utc, now + timedelta(days=n)) for n in range(366)}
-        for tick in filter(None, year):
-            fired = croniter(cron, tick - second, second_at_beginning=True).get_next(datetime)
-            if fired != tick:
-                raise CronSimError(f"DBOS would not fire it at {tick:%Y-%m-%d %H:%M}")
+        year = {next_due(cron, utc, now + timedelta(days=n)) for n in range(366)}
+        for moment in filter(None, year):
+            fired = croniter(cron, moment - second, second_at_beginning=True).get_next(datetime)
+            if fired != moment:
+                raise CronSimError(f"DBOS would not fire it at {moment:%Y-%m-%d %H:%M}")
     except (CronSimError, ValueError) as error:
         raise UserError(
             "A cron expression must be five fields: minute, hour, day, month, weekday. Received: "

@@ -51,7 +51,7 @@ COLUMNS = {  # the table of runs shows these, by experiment, in this order
     ),
     "scheduled runs": tuple(
         f"tags.`{tag}`"
-        for tag in ("state", "exit_code", "job", "tick", "attempt", "failure", "command")
+        for tag in ("state", "exit_code", "job", "due", "attempt", "failure", "command")
     ),
 }
 RUN_NAME = "attributes.`Run Name`"
@@ -59,7 +59,7 @@ WIDTHS = {  # columns that are not 100 wide
     **{RUN_NAME: 330, f"tags.`{store.STANDING}`": 300, "tags.`seeds`": 60},
     **{"tags.`verdict`": 130, "tags.`scale`": 70, f"tags.`{store.RESULT}`": 420},
     **{"params.`schedule`": 80, "params.`learning_rate`": 90, "metrics.`val_error_pct`": 110},
-    **{"metrics.`best_val_error_pct`": 140, "tags.`exit_code`": 80, "tags.`tick`": 200},
+    **{"metrics.`best_val_error_pct`": 140, "tags.`exit_code`": 80, "tags.`due`": 200},
 }
 BY_NAME = "tags.`mlflow.runName`"
 NO_SETTINGS = "tags.kind != 'setting'"  # a sweep has thousands of runs below it

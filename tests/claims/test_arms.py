@@ -193,49 +193,55 @@ COMPARED: dict[
         ([(9, 20.0), (9, 20.2)], "holds"),
         ([(9, 20.2), (9, 20.0)], "broken"),
         ([(9, 20.0), (9, 22.0)], "broken"),
-        ([(60, 66.0), (60, 66.2)], "smaller scale"),
+        ([(60, 66.0), (60, 66.2)], "not judged (smaller run)"),
         ([(9, 20.0), (NAN, NAN)], "inconclusive"),
     ],
     (small_init_helps, argument("init"), ("small", "standard"), "hours"): [
         ([(9, 25.0), (9, 26.0)], "holds"),
         ([(9, 25.0), (9, 25.2)], "broken"),
         ([(9, 25.0), (NAN, NAN)], "inconclusive"),
-        ([(75, 75.0), (90, 90.0)], "smaller scale"),
+        ([(75, 75.0), (90, 90.0)], "not judged (smaller run)"),
     ],
     (no_need_for_dropout, argument("dropout"), (0.0, 0.3), "hours"): [
         ([(5, 15.0), (9, 14.8)], "holds"),
         ([(5, 15.0), (9, 20.0)], "holds"),
         ([(5, 15.0), (9, 14.0)], "broken"),
-        ([(9, 15.0), (9, 14.0)], "smaller scale"),  # underfits
-        ([(5, 15.0), (NAN, NAN)], "smaller scale"),
-        ([(0.0, 0.0), (9, 0.0)], "smaller scale"),
+        ([(9, 15.0), (9, 14.0)], "not judged (smaller run)"),  # underfits
+        ([(5, 15.0), (NAN, NAN)], "not judged (smaller run)"),
+        ([(0.0, 0.0), (9, 0.0)], "not judged (smaller run)"),
     ],
     (batchnorm_overfits, argument("batch_norm"), (False, True), "hours"): [
-        ([(15, 18.0), (8, 13.0)], "smaller scale"),
-        ([(61, 68.0), (59, 67.0)], "smaller scale"),
-        ([(NAN, NAN), (8, 13.0)], "smaller scale"),
-        ([(90, 90.0), (0.2, 50.0)], "smaller scale"),
-        ([(5, 30.0), (0.2, 31.0)], "smaller scale"),
+        ([(15, 18.0), (8, 13.0)], "not judged (smaller run)"),
+        ([(61, 68.0), (59, 67.0)], "not judged (smaller run)"),
+        ([(NAN, NAN), (8, 13.0)], "not judged (smaller run)"),
+        ([(90, 90.0), (0.2, 50.0)], "not judged (smaller run)"),
+        ([(5, 30.0), (0.2, 31.0)], "not judged (smaller run)"),
     ],
     (skip_length, argument("variant"), ("two-layer", "single", "vanilla"), "hours"): [
         ([(9, 15.0), (9, 16.0), (9, 17.0)], "holds"),
         ([(9, 15.0), (9, 15.2), (9, 17.0)], "broken"),
-        ([(9, 73.0), (9, 79.0), (9, 85.0)], "smaller scale"),
-        ([(9, 20.0), (9, 85.0), (9, 90.0)], "smaller scale"),
+        ([(9, 73.0), (9, 79.0), (9, 85.0)], "not judged (smaller run)"),
+        ([(9, 20.0), (9, 85.0), (9, 90.0)], "not judged (smaller run)"),
     ],
     (identity_beats_plain_cifar10, argument("shortcut"), ("identity", "none"), "hours"): [
         ([(9, 20.0), (9, 90.0)], "holds"),
         ([(9, 20.0), (9, 20.2)], "broken"),
-        ([(9, 75.0), (9, 90.0)], "smaller scale"),
+        ([(9, 75.0), (9, 90.0)], "not judged (smaller run)"),
         ([(9, 20.0), (NAN, NAN)], "inconclusive"),
     ],
     (depth_degrades_plain_nets, depth_and_shortcut, DEPTHS, "hours"): [
         ([(12, 18.0), (16, 20.0), (11, 17.0), (9, 15.0)], "holds"),
         ([(12, 18.0), (12.2, 20.0), (11, 17.0), (9, 15.0)], "broken"),
         ([(12, 18.0), (16, 20.0), (11, 17.0), (13, 19.0)], "broken"),
-        ([(12, 68.0), (16, 70.0), (11, 67.0), (9, 65.0)], "smaller scale"),
-        ([(12, 25.0), (16, 30.0), (89, 90.0), (89, 90.0)], "smaller scale"),  # plain ones alone
-        ([(89, 90.0), (90, 90.0), (11, 17.0), (9, 15.0)], "smaller scale"),  # residual ones alone
+        ([(12, 68.0), (16, 70.0), (11, 67.0), (9, 65.0)], "not judged (smaller run)"),
+        (
+            [(12, 25.0), (16, 30.0), (89, 90.0), (89, 90.0)],
+            "not judged (smaller run)",
+        ),  # plain ones alone
+        (
+            [(89, 90.0), (90, 90.0), (11, 17.0), (9, 15.0)],
+            "not judged (smaller run)",
+        ),  # residual ones alone
         ([(12, 18.0), (NAN, NAN), (11, 17.0), (9, 15.0)], "inconclusive"),
     ],
     (imagenet_underfits, lambda recipe: recipe.model_args["widths"][0], (80, 160), "paper"): [
@@ -252,8 +258,8 @@ COMPARED: dict[
         ([(9, 45.0), (9, 46.0)], "inconclusive"),
     ],
     (allconv_beats_allcnn, lambda recipe: recipe.model, ("allconv_resnet", "allcnn"), "hours"): [
-        ([(9, 20.0), (9, 21.0)], "smaller scale"),
-        ([(9, 45.0), (9, 46.0)], "smaller scale"),
+        ([(9, 20.0), (9, 21.0)], "not judged (smaller run)"),
+        ([(9, 45.0), (9, 46.0)], "not judged (smaller run)"),
     ],
 }
 
@@ -274,7 +280,7 @@ def test_other_pictures_say_nothing_of_imagenet() -> None:
     values = {bound.metric: [1.0, 1.1] for bound in imagenet_underfits.CLAIM.decided_by}
     values["narrow_test_error_pct"] = [35.0, 35.0]
     verdicts = [imagenet_underfits.CLAIM.outcome(values, scale) for scale in ("cpu", "paper")]
-    assert verdicts == ["smaller scale", "holds"]
+    assert verdicts == ["not judged (smaller run)", "holds"]
 
 
 def test_the_rate_is_the_best_on_validation_pictures() -> None:
@@ -344,7 +350,7 @@ def test_reported_errors_are_judged_at_paper_scale_only() -> None:
     assert cell.verdict({"test_error_pct": [6.5, 6.6, 6.7]}, "paper") == "reproduced"
     worse = {"test_error_pct": [12.0, 12.1, 12.2]}
     assert cell.verdict(worse, "paper") == "not reproduced"
-    assert cell.verdict(worse, "cpu") == "smaller scale"
+    assert cell.verdict(worse, "cpu") == "not judged (smaller run)"
 
 
 def test_the_figure_says_which_arms_diverged(tmp_path: Path) -> None:
@@ -412,7 +418,7 @@ def test_only_hms_size_decides_what_batch_normalization_does(
     values = {"better_fit_pct": [fit] * 3, "wider_gap_pct": [gap] * 3}
     values |= {f"{arm}_test_error_pct": [8.0] * 3 for arm in batchnorm_overfits.LABELS}
     assert claim.outcome(values, "paper") == outcome
-    assert claim.outcome(values, "hours") == "smaller scale"
+    assert claim.outcome(values, "hours") == "not judged (smaller run)"
 
 
 def test_gaps_are_compared_where_both_fit_alike() -> None:

@@ -160,7 +160,7 @@ def test_each_of_the_errors_near_zero_can_refute(changed: dict[str, float], verd
     }
     values = {key: [value, value] for key, value in (measured | changed).items()}
     assert CLAIM.outcome(values, "paper") == verdict
-    assert CLAIM.outcome(values, "cpu") == "smaller scale"
+    assert CLAIM.outcome(values, "cpu") == "not judged (smaller run)"
 
 
 def test_a_better_w_than_the_papers_contradicts_nothing_and_no_number_accuses() -> None:

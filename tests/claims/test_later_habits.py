@@ -113,7 +113,7 @@ def test_habits_are_judged_by_half_a_point_and_of_networks_that_have_learned(
 
     assert verdict(monkeypatch, smoothing_gains(0.6)) == "reproduced"
     assert verdict(monkeypatch, smoothing_gains(0.4)) == "not reproduced"
-    assert verdict(monkeypatch, smoothing_gains(12.0, base=69.0)) == "smaller scale"
+    assert verdict(monkeypatch, smoothing_gains(12.0, base=69.0)) == "not judged (smaller run)"
     assert verdict(monkeypatch, smoothing_gains(12.0, base=69.0), "paper") == "inconclusive"
 
 

@@ -190,7 +190,7 @@ def test_the_footnote_on_integers_holds_where_the_split_is_over_the_bound():
     assert beyond["HM Theorem 2.1, for l >= 3 gamma and det R > 0"] == "fails"
 
 
-def test_two_lemmas_of_the_slides_are_mended_and_hold_then():
+def test_two_lemmas_of_the_slides_are_corrected_and_hold_then():
     name = "gradient-descent-near-identity"
     by_seed = seeds_of(name, cells(name, d=3, l=4))
     claim, values = claim_catalog.load(name), values_of(name, by_seed)
@@ -203,14 +203,14 @@ def test_two_lemmas_of_the_slides_are_mended_and_hold_then():
     # |H|_F = sqrt(2 + 2 * 8^2) over 6
     assert "printed_far_hessian_ratio 1.9" in hessian.judge(values).reason
     assert claim.verdict(values, "cpu") == "holds as corrected"
-    mended = values | {"printed_gradient_ratio": [1.0], "printed_far_hessian_ratio": [0.9]}
-    assert set(grades(claim, mended).values()) == {"holds"}
-    assert claim.verdict(mended, "cpu") == "holds"
+    fixed = values | {"printed_gradient_ratio": [1.0], "printed_far_hessian_ratio": [0.9]}
+    assert set(grades(claim, fixed).values()) == {"holds"}
+    assert claim.verdict(fixed, "cpu") == "holds"
     # the exponent l - 1 is ours: where only the printed l holds, nothing printed fails
-    ours = mended | {"stay_close_ratio": [1.1]}
+    ours = fixed | {"stay_close_ratio": [1.1]}
     assert claim.verdict(ours, "cpu") == "refuted"
     assert set(grades(claim, ours).values()) == {"holds"}
-    far = mended | {"printed_stay_close_ratio": [1.1]}
+    far = fixed | {"printed_stay_close_ratio": [1.1]}
     assert grades(claim, far)[close.place] == "not tested"
 
 

@@ -88,9 +88,9 @@ def test_the_constant_and_the_step_of_the_proof_fail_as_printed_and_the_theorem_
     assert [each.judge(values).grade for each in CLAIM.printed] == ["holds", step, step]
     assert width.judge(values).reason.startswith("preserved_share 0.1, not >= 0.5")
     assert distance.judge(values).reason.startswith("neighbour_move 0.5")
-    mended = values | {"preserved_share": [1.0], "neighbour_move": [0.0]}
-    assert set(grades(CLAIM, mended).values()) == {"holds"}
-    assert theorem.judge(mended | {"errors": [1.0]}).grade == "not tested"
+    fixed = values | {"preserved_share": [1.0], "neighbour_move": [0.0]}
+    assert set(grades(CLAIM, fixed).values()) == {"holds"}
+    assert theorem.judge(fixed | {"errors": [1.0]}).grade == "not tested"
 
 
 def test_distances_are_kept_within_a_third_or_not(monkeypatch: pytest.MonkeyPatch) -> None:

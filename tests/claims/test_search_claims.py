@@ -48,9 +48,9 @@ def test_tuning_is_harder_where_two_rates_of_seven_are_lost(module: Any) -> None
     assert verdict(metrics(3 / 7), metrics(4 / 7)) == "broken"
     assert verdict(metrics(4 / 7), metrics(4 / 7)) == "broken"
     assert verdict(metrics(4 / 7), metrics(2 / 7)) == "broken"
-    assert verdict(metrics(0.1, best=60.0), metrics(0.9, best=60.0)) == "smaller scale"
+    assert verdict(metrics(0.1, best=60.0), metrics(0.9, best=60.0)) == "not judged (smaller run)"
     unlearned = metrics(0.0, best=60.0)  # of one network no trial is good: what it reaches
-    assert verdict(unlearned, metrics(0.9)) == "smaller scale"
+    assert verdict(unlearned, metrics(0.9)) == "not judged (smaller run)"
     assert verdict(unlearned, metrics(0.9), "paper") == "inconclusive"
 
 
@@ -173,7 +173,9 @@ def test_only_imagenet_decides_whether_a_better_schedule_exists() -> None:
         }
         return claim.outcome({**errors, "gain_pct": [gain] * 3}, scale)
 
-    assert {verdict(4.0, 20.0, scale) for scale in ("smoke", "cpu", "hours")} == {"smaller scale"}
+    assert {verdict(4.0, 20.0, scale) for scale in ("smoke", "cpu", "hours")} == {
+        "not judged (smaller run)"
+    }
     assert verdict(1.2, 34.0, "paper") == "holds"
     assert verdict(0.5, 34.0, "paper") == "broken"  # better, not substantially
     assert verdict(9.0, 70.0, "paper") == "inconclusive"
@@ -250,7 +252,7 @@ def test_only_hours_of_tiny_imagenet_decide_and_only_where_networks_learned() ->
         values |= {"gain_pct": gain, "rates_at_an_end": extreme}
         return TINY.CLAIM.outcome({key: [value] * 3 for key, value in values.items()}, scale)
 
-    assert {verdict(4.0, 60.0, scale) for scale in ("smoke", "cpu")} == {"smaller scale"}
+    assert {verdict(4.0, 60.0, scale) for scale in ("smoke", "cpu")} == {"not judged (smaller run)"}
     assert verdict(1.2, 60.0) == "holds"
     assert verdict(0.5, 60.0) == "broken"
     for unfair in (verdict(4.0, 72.0), verdict(4.0, 60.0, extreme=1.0)):

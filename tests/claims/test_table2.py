@@ -39,7 +39,7 @@ def test_a_cell_is_a_claim_about_its_recipe_on_all_pictures(name: str) -> None:
     assert f"run {name} --scale paper" in card
     assert all(f"{scale} {cost}" in card for scale, cost in paper.costs.items())
     assert f"{CELLS[name]:g} %" in card
-    assert cell.verdict({bound.metric: [0.0] * 5}, "cpu") == "smaller scale"
+    assert cell.verdict({bound.metric: [0.0] * 5}, "cpu") == "not judged (smaller run)"
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -89,7 +89,7 @@ def test_the_claim_of_hm_s_network_is_that_of_footnote_5() -> None:
     [
         (6.51, [6.9, 7.0, 7.1], "holds"),
         (6.50, [6.9, 7.0, 7.1], "broken"),
-        (9.00, [6.9, 7.0, 7.1], "holds"),  # ours err less: what is reported is reached
+        (9.00, [6.9, 7.0, 7.1], "holds"),  # ours have a lower error: what is reported is reached
         (6.50, [6.9, 7.1], "inconclusive"),
         (6.50, [6.9], "inconclusive"),
         (7.00, [6.9, 7.0, 7.1, 100.0], "inconclusive"),
@@ -163,7 +163,7 @@ def test_a_diverged_cell_has_the_numbers_of_one_that_did_not(home: Path, digits:
     document = sweep.check("allconv-cifar10", "paper", recipe, seeds=1)
     row = history.row(document["run_id"])
     assert row.tags["code"]  # by which it is found again
-    assert document["verdict"] == "smaller scale"
+    assert document["verdict"] == "not judged (smaller run)"
     plan = MeasurementPlan(name="allconv-cifar10", scale="paper", settings=recipe, seeds=1)
     (cell,) = cells.read_plan(plan, row.id) or []
     assert cell.curves.keys() == measured_by(recipe, 0, Wild()).keys()

@@ -101,7 +101,7 @@ def test_a_damaged_bundle_is_left_out(
     monkeypatch.setattr(places, "published_folder", lambda: tmp_path)
     shutil.copy(published.RESULTS, tmp_path)
     found = doctor.check_evidence()
-    assert (str(damaged) in found.found, "git checkout" in found.mend) == (not is_listed,) * 2
+    assert (str(damaged) in found.found, "git checkout" in found.fix) == (not is_listed,) * 2
 
 
 @pytest.mark.parametrize("table", ["books", "workflow_status"])

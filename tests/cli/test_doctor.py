@@ -19,7 +19,7 @@ from pipelines.runtime import heartbeat, places, provenance
 from pipelines.tracking import history, recovery, store, tracked_run
 from tests.conftest import command
 
-KEYS = ["check", "state", "found", "costs", "mend"]
+KEYS = ["check", "state", "found", "costs", "fix"]
 MACHINE = {"project code", "backend"}  # what they say depends on where tests run
 Patch = pytest.MonkeyPatch
 
@@ -55,7 +55,7 @@ def test_a_healthy_home_is_healthy_and_is_left_as_it_was(home: Path, digits: Pat
     assert unexpected_states(rows) == {}
     for row in rows.values():
         assert row["found"]
-        assert bool(row["costs"]) == bool(row["mend"]) == (row["state"] != "ok")
+        assert bool(row["costs"]) == bool(row["fix"]) == (row["state"] != "ok")
     assert {path for path in home.rglob("*") if path.is_file()} - before == set()
     with sqlite3.connect(home / "mlflow.db") as database:
         tags = "SELECT * FROM experiment_tags WHERE key != 'made_by'"
@@ -148,7 +148,7 @@ def other_python(home: Path, patch: Patch) -> None:
     patch.setattr(doctor, "SUPPORTED_PYTHONS", ("3.99",))
 
 
-Broken = tuple[Callable[[Path, Patch], None], str, str, str]  # check, its state, its mend
+Broken = tuple[Callable[[Path, Patch], None], str, str, str]  # check, its state, its fix
 BROKEN: list[Broken] = [
     (corrupt_studies, "studies", "problem", "python -m tuning show"),
     (file_for_artifacts, "artifacts", "problem", "MLFLOW_TRACKING_URI"),
@@ -172,11 +172,11 @@ BROKEN: list[Broken] = [
 def test_a_broken_thing_is_found_by_its_own_check_alone(
     home: Path, digits: Path, monkeypatch: Patch, broken: Broken
 ) -> None:
-    breaks, check, state, mend = broken
+    breaks, check, state, fix = broken
     breaks(home, monkeypatch)
     rows = find_states()
     assert unexpected_states(rows) == {check: state}
-    assert mend in rows[check]["mend"]
+    assert fix in rows[check]["fix"]
     assert rows[check]["costs"]
     assert not any("\n" in text or "secret" in text for text in rows[check].values())
     left_out = set(doctor.CHECKS) - rows.keys()
@@ -205,9 +205,9 @@ def test_claims_are_named_that_cannot_run_without_a_data_set(
     for name in ("skip-length", "resnet-cifar100", "imagenet-underfits (paper scale)"):
         assert name in found.costs
     assert "identity-beats-plain," not in found.costs  # digits are there
-    assert "data prepare cifar10 " in found.mend
-    assert "data prepare mnist " in found.mend
-    assert "imagenet32" not in found.mend  # no claim reads it
+    assert "data prepare cifar10 " in found.fix
+    assert "data prepare mnist " in found.fix
+    assert "imagenet32" not in found.fix  # no claim reads it
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "nowhere"))
     assert "not there yet" in doctor.check_data_sets().found
     assert not (tmp_path / "nowhere").exists()
@@ -262,7 +262,7 @@ def test_a_check_that_raises_is_a_problem_in_a_sentence(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "problem  one    The rule. Received: this. Do that."
     assert lines[1].strip().startswith("costs: ")
-    assert lines[2].strip().startswith("mend: ")
+    assert lines[2].strip().startswith("fix: ")
     assert lines[3].startswith("problem  other  KeyError")
     assert lines[6] == "ok       fine   yes"
     assert lines[-1] == "not healthy: 1 ok, 0 note, 2 problem"

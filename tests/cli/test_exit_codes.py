@@ -1,4 +1,4 @@
-"""Code 2 is kept for mistakes, which come again; what a repetition may mend ends with code 1.
+"""Code 2 is kept for mistakes, which come again; what a repetition may fix ends with code 1.
 
 Schedules try again after 1, and not after 2.
 """

@@ -177,7 +177,7 @@ def test_a_step_made_again_is_that_of_the_whole_stream(split: Photographs, augme
         again = arrays(split.train_dataset(range(start, stop), 8, 5, augment=augment))
         assert equal(again, whole[start:stop])
     labels = [np.concatenate([y for _, y in whole[i : i + 3]]) for i in (0, 3, 6)]
-    assert [len(set(each.tolist())) for each in labels] == [24] * 3  # none twice in an epoch
+    assert [len(set(each.tolist())) for each in labels] == [24] * 3  # no duplicates in an epoch
     assert not np.array_equal(labels[0], labels[1])
     assert not equal(arrays(split.train_dataset(range(0, 1), 8, 6)), whole[:1])
 

@@ -12,7 +12,7 @@ from pipelines.measurement import cells, claim, claim_catalog, sweep
 from pipelines.measurement.claim_run.page import CURVE
 from pipelines.measurement.plan import MeasurementPlan, stated_plan, stated_plan_of
 from pipelines.measurement.quotation import ACCUSED, Quotation
-from pipelines.measurement.verdict import EXPERIMENT, THEOREM, VERDICTS, Bound, Floor
+from pipelines.measurement.verdict import EXPERIMENT, THEOREM, VERDICTS, Bound, LearningLimit
 from pipelines.results import scoreboard
 from pipelines.running.run_options import RunOptions
 from pipelines.tracking import history, store
@@ -144,7 +144,7 @@ def test_a_reported_number_is_not_judged_at_a_smaller_scale() -> None:
         "reported": {"error_pct": 6.97},
     }
     values = {"error_pct": [6.0, 6.1, 6.2]}
-    assert claim.Theorem(**numbers).verdict(values, "cpu") == "smaller scale"
+    assert claim.Theorem(**numbers).verdict(values, "cpu") == "not judged (smaller run)"
     assert claim.Theorem(**numbers).verdict(values, "paper") == "holds"
     assert claim.Theorem(**numbers, words=EXPERIMENT).verdict(values, "paper") == "reproduced"
 
@@ -158,7 +158,7 @@ def comparison() -> claim.Claim:
         scales={},
         decided_by=(Bound("gain_pct", at_least=0.5),),
         figure=lambda measured: None,
-        floors=(Floor(("a_pct", "b_pct"), at_most=27.0),),
+        limits=(LearningLimit(("a_pct", "b_pct"), at_most=27.0),),
         printed=(quotation(Bound("gain_pct", at_least=5.0)),),
         words=EXPERIMENT,
     )
@@ -174,9 +174,9 @@ def quotation(*bounds: Bound, **more: Any) -> Quotation:
     ("best", "scale", "expected"),
     [
         (18.0, "cpu", "reproduced"),
-        (57.0, "cpu", "smaller scale"),
+        (57.0, "cpu", "not judged (smaller run)"),
         (57.0, "paper", "inconclusive"),
-        (18.0, "smoke", "smaller scale"),
+        (18.0, "smoke", "not judged (smaller run)"),
     ],
 )
 def test_networks_that_have_not_learned_decide_nothing(
@@ -193,14 +193,18 @@ EVERY = Bound("gain_pct", at_most=1.0, every=True)
 @pytest.mark.parametrize(
     ("bounds", "gains", "said"),
     [
-        ([FIVE], [6.0, 6.1, 5.9], "holds"),
-        ([FIVE], [2.0, 2.1, 1.9], "fails: gain_pct 2, not >= 5"),
+        ([FIVE], [6.0, 6.1, 5.9], "holds as printed"),
+        ([FIVE], [2.0, 2.1, 1.9], "the printed version fails: gain_pct 2, not >= 5"),
         ([FIVE], [2.0, 8.0], "not tested: the interval straddles what is printed"),
         ([OTHER], [6.0, 6.1], "not tested"),
         ([], [], "not tested"),
-        ([EVERY], [0.5, 0.5, 1.2], "fails: gain_pct 1.2, not <= 1 for every seed"),
+        (
+            [EVERY],
+            [0.5, 0.5, 1.2],
+            "the printed version fails: gain_pct 1.2, not <= 1 for every seed",
+        ),
         # a failure is said even where another part was not measured
-        ([FIVE, OTHER], [2.0] * 3, "fails: gain_pct 2, not >= 5"),
+        ([FIVE, OTHER], [2.0] * 3, "the printed version fails: gain_pct 2, not >= 5"),
         ([FIVE, OTHER], [6.0] * 3, "not tested"),
     ],
 )
@@ -233,7 +237,7 @@ def test_a_theorem_of_which_a_quoted_sentence_does_not_hold_holds_as_corrected(
     broken: str, expected: str
 ) -> None:
     printed = (quotation(Bound("gain_pct", at_least=5.0), broken=broken),)
-    theorem = dataclasses.replace(comparison(), printed=printed, words=THEOREM, floors=())
+    theorem = dataclasses.replace(comparison(), printed=printed, words=THEOREM, limits=())
     assert theorem.verdict({"gain_pct": [2.0, 2.1, 1.9]}, "cpu") == expected
     assert theorem.verdict({"gain_pct": [6.0, 6.1, 5.9]}, "cpu") == "holds"
     assert theorem.verdict({"gain_pct": [0.1, 0.1, 0.1]}, "cpu") == "refuted"
@@ -249,14 +253,14 @@ def test_a_claim_with_a_price_is_not_decidable_here_until_a_run_decides_it() -> 
     assert priced.verdict({"gain_pct": [0.1] * 3, **learned}, "cpu") == "not reproduced"
 
 
-def test_every_floor_must_be_reached() -> None:
-    floors = (Floor(("a_pct",), at_most=27.0), Floor(("b_pct",), at_most=50.0))
-    tested_claim = dataclasses.replace(comparison(), floors=floors)
+def test_every_limit_must_be_met() -> None:
+    limits = (LearningLimit(("a_pct",), at_most=27.0), LearningLimit(("b_pct",), at_most=50.0))
+    tested_claim = dataclasses.replace(comparison(), limits=limits)
     values = {"gain_pct": [2.0] * 3, "a_pct": [90.0] * 3, "b_pct": [18.0] * 3}
     judged = tested_claim.judge(values, "paper")
     assert judged["verdict"] == "inconclusive"
     assert judged["as_printed"] == "LY Table 9: not tested"
-    assert judged["floor"] == "no: a_pct 90 (floor 27); yes: b_pct 18 (floor 50)"
+    assert judged["floor"] == "no, a_pct 90 %, limit 27 %; yes, b_pct 18 %, limit 50 %"
     assert tested_claim.judge(values | {"a_pct": [26.0] * 3}, "paper")["verdict"] == "reproduced"
 
 
@@ -264,10 +268,10 @@ def test_trained_networks_are_judged_in_the_settings_of_a_scale_alone() -> None:
     values = {"gain_pct": [2.0] * 3, "a_pct": [20.0] * 3, "b_pct": [18.0] * 3}
     trained = dataclasses.replace(comparison(), recipes=lambda setting, seed: {})
     assert trained.verdict(values, "paper") == "reproduced"
-    assert trained.verdict(values, "paper", altered=True) == "smaller scale"
+    assert trained.verdict(values, "paper", altered=True) == "not judged (smaller run)"
     reported = dataclasses.replace(comparison(), reported={"gain_pct": 2.0})
     assert reported.verdict(values, "paper") == "reproduced"
-    assert reported.verdict(values, "paper", altered=True) == "smaller scale"
+    assert reported.verdict(values, "paper", altered=True) == "not judged (smaller run)"
 
 
 @pytest.mark.parametrize("name", ["fixed-projection-helps", "small-norm-factorization"])
@@ -319,11 +323,11 @@ def test_more_seeds_of_trained_networks_can_weaken_a_verdict_and_never_give_one(
 
 def test_other_data_than_the_sources_are_not_judged() -> None:
     tested_claim = claim_catalog.load("zero-init")
-    [floor] = tested_claim.floors
-    values = {metric: [1.5, 1.5] for metric in floor.metrics}
+    [limit] = tested_claim.limits
+    values = {metric: [1.5, 1.5] for metric in limit.metrics}
     values |= {bound.metric: [90.0, 90.0] for bound in tested_claim.decided_by}
     assert [tested_claim.verdict(values, scale) for scale in ("cpu", "paper")] == [
-        "smaller scale",
+        "not judged (smaller run)",
         "inconclusive",  # LY do not state all that their numbers depend on
     ]
     for scale in ("cpu", "paper"):
@@ -336,7 +340,7 @@ def test_an_experiment_is_not_denied_where_a_setting_is_not_stated() -> None:
     broken, holds = {"gain_pct": [-9.0, -9.1]}, {"gain_pct": [9.0, 9.1]}
     for is_stated, word in ((True, "not reproduced"), (False, "inconclusive")):
         quoted = Quotation(words="b gains", place="LY Table 9", needs={"rate": is_stated})
-        experiment = dataclasses.replace(comparison(), printed=(quoted,), floors=())
+        experiment = dataclasses.replace(comparison(), printed=(quoted,), limits=())
         assert experiment.verdict(broken, "paper") == word
         assert experiment.verdict(holds, "paper") == "reproduced"
         theorem = dataclasses.replace(experiment, words=THEOREM)
@@ -370,7 +374,7 @@ def test_a_diverged_arm_is_a_result(home: Path, digits: Path) -> None:
     document = sweep.check(name, "smoke", setting, seeds=1)
     assert math.isnan(document["metrics"]["plain_test_error_pct"]["mean"])
     assert math.isnan(document["metrics"]["advantage_pct"]["mean"])
-    assert document["verdict"] == "smaller scale"
+    assert document["verdict"] == "not judged (smaller run)"
 
 
 @pytest.mark.slow
@@ -379,7 +383,7 @@ def test_a_recipe_is_a_claims_setting(home: Path, digits: Path) -> None:
     recipe = claim_catalog.get_settings(name, scale)
     other = recipe.override(learning_rate=0.01, model_args={"widths": (16, 20, 24)}, augment=False)
     document = sweep.check(name, scale, other, seeds=2)
-    assert document["verdict"] == "smaller scale"
+    assert document["verdict"] == "not judged (smaller run)"
     assert document["reported"] == {"best_half_seen_test_error_pct": 6.38}
     parent = history.row(document["run_id"])
     assert parent.tags["as_stated"] == "False"
@@ -398,7 +402,7 @@ def test_a_recipe_is_a_claims_setting(home: Path, digits: Path) -> None:
         sweep.sweep(name, scale, ["model_args=1,2"], seeds=1)
 
 
-DECIDED_WITHOUT_A_FLOOR = {
+DECIDED_WITHOUT_A_LIMIT = {
     "sgd-follows-descent": "linear networks, compared with a descent that is computed",
     "standard-init-diverges": "about the first 20 steps",
     "teacher-student": "judged at paper scale only, where losses of 0 can be reached",
@@ -408,13 +412,13 @@ TRAINED = [name for name in claim_catalog.names() if claim_catalog.load(name).re
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_what_is_said_of_trained_networks_needs_networks_that_have_learned(name: str) -> None:
-    """Whoever is not judged by a published number alone states a floor, or where it is judged."""
+    """Whoever is not judged by a published number alone states a limit, or where it is judged."""
     tested_claim = claim_catalog.load(name)
     own = [bound for bound in tested_claim.decided_by if bound.metric not in tested_claim.reported]
-    assert not own or tested_claim.floors or name in DECIDED_WITHOUT_A_FLOOR
-    for floor in tested_claim.floors:
-        others = {metric: [0.0] * 5 for each in tested_claim.floors for metric in each.metrics}
+    assert not own or tested_claim.limits or name in DECIDED_WITHOUT_A_LIMIT
+    for limit in tested_claim.limits:
+        others = {metric: [0.0] * 5 for each in tested_claim.limits for metric in each.metrics}
         values = {bound.metric: [0.0] * 5 for bound in tested_claim.decided_by} | others
-        values |= {metric: [90.0] * 5 for metric in floor.metrics}
-        assert tested_claim.verdict(values, "cpu") == "smaller scale"
+        values |= {metric: [90.0] * 5 for metric in limit.metrics}
+        assert tested_claim.verdict(values, "cpu") == "not judged (smaller run)"
         assert tested_claim.outcome(values, "paper") == "inconclusive"

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pipelines.measurement.verdict import OUTCOMES, Bound, Floor, ReportedError
+from pipelines.measurement.verdict import OUTCOMES, Bound, LearningLimit, ReportedError
 from pipelines.running.seed_statistics import (
     mean_interval,
     metric_spreads,
@@ -210,9 +210,9 @@ def test_spreads_read_back_what_summary_made() -> None:
     assert metric_spreads({"error": 0.5}, 1)["error"]["n"] == 1
 
 
-def test_the_best_arm_must_reach_the_floor() -> None:
-    floor = Floor(("a", "b"), at_most=27.0)
-    assert floor.is_reached({"a": [90.0, 90.0], "b": [26.0, 28.0]})
-    assert not floor.is_reached({"a": [90.0, 90.0], "b": [27.0, 28.0]})
-    assert not floor.is_reached({"other": [1.0]})
-    assert floor.state({"a": [57.25, 57.35], "b": [60.0, 60.0]}) == "no: 57.3 (floor 27)"
+def test_the_best_arm_must_meet_the_limit() -> None:
+    limit = LearningLimit(("a", "b"), at_most=27.0)
+    assert limit.is_met({"a": [90.0, 90.0], "b": [26.0, 28.0]})
+    assert not limit.is_met({"a": [90.0, 90.0], "b": [27.0, 28.0]})
+    assert not limit.is_met({"other": [1.0]})
+    assert limit.state({"a": [57.25, 57.35], "b": [60.0, 60.0]}) == "no, 57.3, limit 27"

@@ -39,7 +39,7 @@ def test_every_word_is_counted_and_those_of_none_are_not_shown() -> None:
         ("holds", 2),
         ("reproduced", 1),
         ("not run", 1),
-        ("quoted: slip", 1),
+        ("the printed version has a slip", 1),
         ("measured by you", 1),
     ]
 

@@ -1,4 +1,4 @@
-"""Attempts at ticks in real processes: what is recorded, and what is left, however they end."""
+"""Attempts at due times in real processes: what is recorded, and what is left, however they end."""
 
 import contextlib
 import json
@@ -79,7 +79,7 @@ Start = Callable[..., Running]
 
 
 def a_spec(script: str, job: str = "job-0", **fields: Any) -> AttemptSpec:
-    common = {"job": job, "words": (script,), "tick": "2027-01-15T08:00:00+00:00"}
+    common = {"job": job, "words": (script,), "due": "2027-01-15T08:00:00+00:00"}
     return AttemptSpec(**{**common, "attempt": 1, "workflow": "w", **fields})
 
 
@@ -117,7 +117,7 @@ def test_an_attempt_records_its_command_and_is_the_parent_of_its_runs(
     assert run.id == outcome.run_id
     assert run.name == "job-0 2027-01-15 08:00:00"
     assert run.params == {"command": "measures"}
-    tags = {"job": "job-0", "tick": "2027-01-15T08:00:00+00:00", "attempt": "2", "exit_code": "0"}
+    tags = {"job": "job-0", "due": "2027-01-15T08:00:00+00:00", "attempt": "2", "exit_code": "0"}
     assert tags.items() <= run.tags.items()
     (measured,) = history.rows(kind="claim")
     assert measured.tags[store.PARENT] == run.id

@@ -37,9 +37,9 @@ def edit(home: Path, statement: str, *values: Any) -> None:
 
 
 def enqueue(client: DBOSClient, name: str) -> None:
-    """Enqueue a tick of a job, as DBOS does."""
+    """Enqueue a due time of a job, as DBOS does."""
     queue = server.INTERNAL_QUEUE
-    options: Any = {"workflow_name": jobs.TICK, "queue_name": queue, "workflow_id": f"sched-{name}"}
+    options: Any = {"workflow_name": jobs.DUE, "queue_name": queue, "workflow_id": f"sched-{name}"}
     client.enqueue(options, LATER, a_job(name=name).entry["context"])
 
 
@@ -83,7 +83,9 @@ def test_no_pickle_of_a_schedule_is_read_by_list_history_server_and_pipelines(
     assert "Job x is left out: not in JSON" in printed.err
     with engine.open_client() as client:
         schedule.pause(client, "x")  # as a server does first
-    with engine.serve_workflows(engine.SCHEDULE):  # the server takes both ticks from their queue
+    with engine.serve_workflows(
+        engine.SCHEDULE
+    ):  # the server takes both due times from their queue
         wait(lambda: history(capsys)["good"]["state"] == "missed")
         with engine.open_client() as client:
             wait(lambda: client.list_workflows(workflow_ids=["sched-bad"])[0].status == "ERROR")
@@ -163,7 +165,7 @@ def test_rows_of_a_schedule_edited_by_hand_are_named_and_the_rest_is_listed_and_
     assert paused == {"b", "d", "e", "f", "g", "h", "i"}  # at whose rows DBOS fires nothing
 
 
-def test_a_job_of_which_ticks_waited_in_earlier_versions_is_refused_in_a_sentence(
+def test_a_job_of_which_due_times_waited_in_earlier_versions_is_refused_in_a_sentence(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = "UPDATE workflow_schedules SET context = ? WHERE schedule_name = ?"

@@ -27,17 +27,17 @@ def a_job(**fields: Any) -> ScheduledJob:
     return ScheduledJob(**{**common, "cron": "0 3 * * *"} | fields)
 
 
-def ticks(job: ScheduledJob, first_day: str, days: int) -> list[datetime]:
+def moments(job: ScheduledJob, first_day: str, days: int) -> list[datetime]:
     start = datetime.fromisoformat(first_day).replace(tzinfo=job.zone)
     end, found = start + timedelta(days=days), [start - timedelta(seconds=1)]
-    while (tick := job.next_tick(found[-1])) and tick < end:
-        found.append(tick)
+    while (moment := job.next_due(found[-1])) and moment < end:
+        found.append(moment)
     return found[1:]
 
 
 @pytest.mark.parametrize("day", ["2026-03-27", "2026-10-23"])
 def test_a_job_at_half_past_two_is_due_once_on_each_day_of_a_clock_change(day: str) -> None:
-    days = [tick.date().isoformat() for tick in ticks(a_job(cron="30 2 * * *"), day, 4)]
+    days = [moment.date().isoformat() for moment in moments(a_job(cron="30 2 * * *"), day, 4)]
     assert days == sorted(set(days))
     assert len(days) == 4
 
@@ -46,7 +46,7 @@ def test_a_job_at_half_past_two_is_due_once_on_each_day_of_a_clock_change(day: s
     ("day", "hours"), [("2026-03-29", 23), ("2026-10-25", 25), ("2026-06-01", 24)]
 )
 def test_an_hourly_job_is_due_as_often_as_the_day_has_hours(day: str, hours: int) -> None:
-    due = [tick.astimezone(UTC) for tick in ticks(a_job(cron="30 * * * *"), day, 1)]
+    due = [moment.astimezone(UTC) for moment in moments(a_job(cron="30 * * * *"), day, 1)]
     assert len(due) == hours
     assert all(b - a == timedelta(hours=1) for a, b in itertools.pairwise(due))
 
@@ -55,14 +55,14 @@ def test_an_hourly_job_is_due_as_often_as_the_day_has_hours(day: str, hours: int
 @pytest.mark.parametrize(
     "cron", ["30 2 * * *", "0 3 * * *", "30 * * * *", "*/20 * * * *", "0 */6 * * *", "5 1-3 * * *"]
 )
-def test_the_engine_fires_all_ticks_of_a_clock_change(cron: str, day: str) -> None:
-    """DBOS asks croniter when to fire; what it fires beyond our ticks is skipped."""
+def test_the_engine_fires_all_due_times_of_a_clock_change(cron: str, day: str) -> None:
+    """DBOS asks croniter when to fire; what it fires beyond our due times is skipped."""
     job, start = a_job(cron=cron), datetime.fromisoformat(day)
     fires = croniter(cron, start.replace(tzinfo=job.zone) - timedelta(seconds=1))
     fired = {fires.get_next(datetime).astimezone(UTC) for _ in range(200)}
-    due = ticks(job, day, 2)
-    assert {tick.astimezone(UTC) for tick in due} <= fired
-    assert all(times.is_tick(job.cron, job.zone, tick) for tick in due)
+    due = moments(job, day, 2)
+    assert {moment.astimezone(UTC) for moment in due} <= fired
+    assert all(times.is_due(job.cron, job.zone, moment) for moment in due)
 
 
 def test_an_interval_is_a_cron_expression() -> None:
@@ -112,19 +112,19 @@ def test_names_are_new_and_known_and_times_come(home: Path) -> None:
         with pytest.raises(UserError, match="Choices: data-check, nightly-claims"):
             schedule.pause(client, "y")
         schedule.pause(client, "x")
-        assert schedule.next_ticks(client)[a_job(cron="0 4 * * *")] is None
+        assert schedule.next_due_times(client)[a_job(cron="0 4 * * *")] is None
         schedule.resume(client, "x")
-        assert schedule.next_ticks(client)[a_job(cron="0 4 * * *")]
+        assert schedule.next_due_times(client)[a_job(cron="0 4 * * *")]
 
 
 @pytest.mark.parametrize(
     "cron",
     ["0 3 L * *", "0 3 1,L * *", "0 0 * * FRI#3", "0 0 29 2 *", "0 0 1 * MON", "0 0 */2 * 1"],
 )
-def test_an_expression_that_both_take_is_taken_and_fired_at_all_its_ticks(cron: str) -> None:
+def test_an_expression_that_both_take_is_taken_and_fired_at_all_its_due_times(cron: str) -> None:
     job = a_job(cron=cron, tz="UTC")
     times.check_cron(job.cron, job.zone)
-    due = ticks(job, "2027-01-01", 800)
+    due = moments(job, "2027-01-01", 800)
     fires = croniter(cron, due[0] - timedelta(seconds=1), second_at_beginning=True)
     assert set(due) <= {fires.get_next(datetime) for _ in range(800)}
 
@@ -165,20 +165,24 @@ def test_a_new_schedule_is_empty_and_takes_the_projects_jobs_by_name(
     schedule_command(["list"])
     shown = capsys.readouterr().out
     names = list(jobs.shipped_jobs("UTC"))
-    assert set(names) == {"nightly-claims", "weekly-study", "data-check", "reap"}
+    assert set(names) == {"nightly-claims", "weekly-study", "data-check", "close-dead-runs"}
     assert all(f"\n  {name} " in shown for name in names)
     with engine.open_client() as client:
-        assert schedule.next_ticks(client) == {}
-        with pytest.raises(UserError, match="Add it: python -m pipelines schedule add reap"):
-            schedule.pause(client, "reap")
-    schedule_command(["add", "reap"])
-    assert re.search(r"reap is due in .* min, at .*:15:00 [A-Z]", capsys.readouterr().out)
+        assert schedule.next_due_times(client) == {}
+        with pytest.raises(
+            UserError, match="Add it: python -m pipelines schedule add close-dead-runs"
+        ):
+            schedule.pause(client, "close-dead-runs")
+    schedule_command(["add", "close-dead-runs"])
+    assert re.search(
+        r"close-dead-runs is due in .* min, at .*:15:00 [A-Z]", capsys.readouterr().out
+    )
     schedule_command(["list"])
     shown = capsys.readouterr().out
-    assert re.search("^reap .*\n  recover$", shown, re.M)
-    assert "\n  reap " not in shown
+    assert re.search("^close-dead-runs .*\n  recover$", shown, re.M)
+    assert "\n  close-dead-runs " not in shown
     with engine.open_client() as client:
-        assert [job.name for job in schedule.next_ticks(client)] == ["reap"]
+        assert [job.name for job in schedule.next_due_times(client)] == ["close-dead-runs"]
 
 
 def test_a_schedules_address_is_the_same_from_any_folder(
@@ -205,22 +209,22 @@ def test_a_shipped_job_takes_what_is_given_and_keeps_the_rest(
 ) -> None:
     options = "--notify https://me:secret@host/key --timeout 1h --retries 0"
     schedule_command(f"add nightly-claims {options}".split())
-    schedule_command(["add", "reap"])
-    schedule_command(["add", "reap", "--replace", "--every", "2h"])
+    schedule_command(["add", "close-dead-runs"])
+    schedule_command(["add", "close-dead-runs", "--replace", "--every", "2h"])
     capsys.readouterr()
     schedule_command(["list", "--json"])
     printed = capsys.readouterr().out
     assert "secret" not in printed
     rows = {row["name"]: row for row in json.loads(printed)}
-    claims, reap = rows["nightly-claims"], rows["reap"]
+    claims, dead = rows["nightly-claims"], rows["close-dead-runs"]
     assert (claims["notify"], claims["timeout_s"], claims["retries"]) == ("https://host", 3600, 0)
     assert claims["cron"] == "0 3 * * *"
     assert claims["command"] == "python -m pipelines pipeline verify --force"
-    assert (reap["cron"], reap["missed"]) == ("0 */2 * * *", "skip")
+    assert (dead["cron"], dead["missed"]) == ("0 */2 * * *", "skip")
     with pytest.raises(UserError, match="needs a command"):
         schedule_command(["add", "mine", "--every", "2h"])
     with pytest.raises(UserError, match="Received: both"):
-        schedule_command(["add", "reap", "--every", "2h", "--cron", "0 3 * * *"])
+        schedule_command(["add", "close-dead-runs", "--every", "2h", "--cron", "0 3 * * *"])
 
 
 @pytest.mark.parametrize(
@@ -280,7 +284,7 @@ def test_a_command_line_may_begin_as_people_type_it() -> None:
         jobs.parse_words(["python", "-m"])
 
 
-def test_the_day_of_a_tick_is_that_of_the_jobs_time_zone() -> None:
+def test_the_day_of_a_due_time_is_that_of_the_jobs_time_zone() -> None:
     job = a_job(words=("tuning", "run", "weekly-{date}"), tz="Asia/Tokyo")
     words = job.words_at(datetime(2026, 11, 21, 19, tzinfo=UTC))
     assert words == ("tuning", "run", "weekly-2026-11-22")
@@ -354,9 +358,9 @@ def test_the_machine_s_time_zone_is_read_or_demanded_and_never_guessed(
     schedule_command(["add", "mine", "--cron", "0 3 * * *", "--tz", "Asia/Kolkata", "--", "list"])
     printed = capsys.readouterr()
     assert "03:00:00 Asia/Kolkata" in printed.out
-    schedule_command(["add", "reap", "--tz", "Asia/Kolkata"])
+    schedule_command(["add", "close-dead-runs", "--tz", "Asia/Kolkata"])
     with engine.open_client() as client:
-        assert {job.name for job in schedule.next_ticks(client)} == {"mine", "reap"}
+        assert {job.name for job in schedule.next_due_times(client)} == {"mine", "close-dead-runs"}
 
 
 def test_no_attempt_begins_while_a_server_stops(monkeypatch: pytest.MonkeyPatch) -> None:

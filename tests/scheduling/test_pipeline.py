@@ -55,7 +55,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subcommands, "run_json", run_json)
 
 
-def mend(folder: Path) -> None:
+def fix(folder: Path) -> None:
     """Put a small data set there that can be read."""
     images, labels = np.zeros((200, 28, 28, 1), np.uint8), np.arange(200) % 10
     packed.write(folder / "mnist.npz", "mnist", "1", 10, [(images, labels)] * 2)
@@ -82,7 +82,7 @@ def test_a_step_that_fails_ends_the_pipeline_and_one_needs_the_answers_before(
     assert (broken.status, broken.tags["pipeline"]) == ("FAILED", "three")
     assert "must hold mnist" in broken.tags["failure"]
     assert "| again | not done | 0 |" in broken.tags[NOTE]
-    mend(empty)
+    fix(empty)
     found = run_three()
     assert states(found) == dict.fromkeys(("drawn", "stored", "again"), "done")
     assert [step["output"]["name"] for step in found["steps"]][::2] == ["linear-teacher"] * 2
@@ -94,23 +94,23 @@ def test_a_step_that_fails_ends_the_pipeline_and_one_needs_the_answers_before(
     assert "[1/3] drawn: generated, " in capsys.readouterr().out
 
 
-def test_what_an_earlier_attempt_at_the_tick_has_measured_is_not_forced_again(
+def test_what_an_earlier_attempt_at_the_due_time_has_measured_is_not_forced_again(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forced(tick: str) -> list[bool]:
-        monkeypatch.setenv(attempt.TICK, tick)
+    def forced(moment: str) -> list[bool]:
+        monkeypatch.setenv(attempt.WORKFLOW, moment)
         steps = pipeline.verification(["one", "two"], report=["report"], force=True)
         return ["--force" in step.words({}) for step in steps[1:3]]
 
-    tags = {"job": "j", "tick": "t", "attempt": "1"}
-    for tick, status in (("today", "FAILED"), ("yesterday", "FINISHED")):
+    tags = {"job": "j", "due": "t", "attempt": "1"}
+    for moment, status in (("today", "FAILED"), ("yesterday", "FINISHED")):
         with (
             contextlib.suppress(Ended),
             tracked_run.track(
-                "j", experiment="t", kind="scheduled", tags=tags | {"workflow": tick}
+                "j", experiment="t", kind="scheduled", tags=tags | {"workflow": moment}
             ) as run,
         ):
-            name = "one" if tick == "today" else "two"
+            name = "one" if moment == "today" else "two"
             with tracked_run.track(
                 name, experiment="t", kind="x", tags={"claim": name}, parent=run
             ):

@@ -1,4 +1,4 @@
-"""The rules of a job, applied to ticks in a real database.
+"""The rules of a job, applied to due times in a real database.
 
 Attempts as processes: test_attempt.py; servers as processes: test_server.py.
 """
@@ -43,10 +43,10 @@ def workflows(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def start(job: ScheduledJob, at: datetime) -> Any:
     with SetWorkflowID(f"sched-{job.name}-{at.isoformat()}"):
-        return DBOS.start_workflow(server.run_tick, at, dataclasses.asdict(job))
+        return DBOS.start_workflow(server.run_due, at, dataclasses.asdict(job))
 
 
-def test_of_ticks_that_nothing_served_the_last_is_run_or_none(
+def test_of_due_times_that_nothing_served_the_last_is_run_or_none(
     workflows: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempt, "run_in_process", lambda *_: Outcome("ran", code=0))
@@ -60,11 +60,11 @@ def test_of_ticks_that_nothing_served_the_last_is_run_or_none(
         late = dataclasses.replace(job, cron=f"{hour.minute} {hour.hour} * * *", tz="UTC")
         assert start(late, hour).get_result()["state"] == last
     with engine.open_client() as client:
-        rows = schedule_report.list_ticks(client, "once", 10)
+        rows = schedule_report.list_history(client, "once", 10)
     assert [row["state"] for row in rows] == ["ran", "missed", "missed"]
 
 
-def test_ticks_of_days_at_which_nothing_served_are_one_row_but_for_the_last(
+def test_due_times_of_days_at_which_nothing_served_are_one_row_but_for_the_last(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "LISTEN_S", 0.1)
@@ -77,35 +77,35 @@ def test_ticks_of_days_at_which_nothing_served_are_one_row_but_for_the_last(
             server.record_missed(client, schedule.read_jobs(client))
         with engine.serve_workflows(engine.SCHEDULE):
             while (
-                not (rows := schedule_report.list_ticks(client, "x", 10))
+                not (rows := schedule_report.list_history(client, "x", 10))
                 or rows[-1]["state"] == "queued"
             ):
                 time.sleep(0.1)
         row = rows[-1]
-        assert (row["state"], row["tick"]) == ("missed", job.next_tick(before).isoformat())  # type: ignore[union-attr]
+        assert (row["state"], row["due"]) == ("missed", job.next_due(before).isoformat())  # type: ignore[union-attr]
         until = datetime.fromisoformat(row["until"])
-        assert row["ticks"] == (until - before) / timedelta(seconds=20)
+        assert row["due_times"] == (until - before) / timedelta(seconds=20)
         assert now - timedelta(seconds=120) < until < now - timedelta(seconds=60)
 
 
-def test_another_time_zone_repeats_no_tick_that_ran(
+def test_another_time_zone_repeats_no_due_time_that_ran(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DBOS knows a tick by its time with the zone's offset, and fires what it finds missing."""
+    """DBOS knows a due time by its time with the zone's offset, and fires what it finds missing."""
     monkeypatch.setattr(engine, "LISTEN_S", 0.1)
     ran = list[str]()
     monkeypatch.setattr(
         attempt, "run_in_process", lambda spec, *_: ran.append(spec.job) or Outcome("ran", code=0)
     )
-    tick = last_minute() - timedelta(hours=2)
-    before = (tick - timedelta(hours=1)).isoformat()
+    moment = last_minute() - timedelta(hours=2)
+    before = (moment - timedelta(hours=1)).isoformat()
 
     def daily(name: str, tz: str) -> ScheduledJob:
-        local = tick.astimezone(zoneinfo.ZoneInfo(tz))
+        local = moment.astimezone(zoneinfo.ZoneInfo(tz))
         return a_job(name=name, tz=tz, cron=f"{local.minute} {local.hour} * * *")
 
     with engine.open_client() as client:
-        for shipped in schedule.next_ticks(client):
+        for shipped in schedule.next_due_times(client):
             schedule.remove(client, shipped.name)
 
         def serve(*names: str) -> None:
@@ -119,10 +119,10 @@ def test_another_time_zone_repeats_no_tick_that_ran(
         serve("moved")
         client._sys_db.update_last_fired_at("moved", before)
         schedule.add(client, daily("moved", "Asia/Tokyo"), replace=True)
-        for name in ("before", "then"):  # DBOS looks for missing ticks of one job after another
+        for name in ("before", "then"):  # DBOS looks for missing due times of one job after another
             schedule.add(client, daily(name, "UTC"))
         serve("before", "then")
-        rows = schedule_report.list_ticks(client, None, 20)
+        rows = schedule_report.list_history(client, None, 20)
     assert sorted(row["job"] for row in rows) == sorted(ran) == ["before", "moved", "then"]
 
 
@@ -134,7 +134,7 @@ def test_a_time_that_comes_twice_when_clocks_are_moved_is_run_once(workflows: No
     assert "clocks are moved" in result["why"]
 
 
-def test_a_tick_while_the_job_runs_is_skipped(
+def test_a_due_time_while_the_job_runs_is_skipped(
     workflows: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_end = threading.Event()
@@ -225,7 +225,7 @@ def test_the_history_of_a_job_that_never_was_is_refused(
     start(a_job(name="gone"), datetime(2026, 11, 1, 2, tzinfo=UTC)).get_result()
     schedule_command(["history", "gone", "--json"])
     (row,) = json.loads(capsys.readouterr().out)
-    assert (row["tick"], row["state"]) == ("2026-11-01T03:00:00+01:00", "missed")
+    assert (row["due"], row["state"]) == ("2026-11-01T03:00:00+01:00", "missed")
     with pytest.raises(UserError, match=r"Did you mean gone\?"):
         schedule_command(["history", "gon"])
 
@@ -259,7 +259,7 @@ def test_jobs_are_due_in_so_long(capsys: pytest.CaptureFixture[str]) -> None:
         return (datetime.now(UTC) + timedelta(minutes=minutes)).isoformat()
 
     job = {"name": "nightly", "times": "0 3 * * * UTC", "command": "python -m pipelines list"}
-    last = {"tick": moment(-180), "state": "ran"}
+    last = {"due": moment(-180), "state": "ran"}
     rows = [
         {**job, "next": moment(7), "last": last},
         {**job, "name": "never", "next": None, "last": None},
@@ -275,10 +275,10 @@ def test_jobs_are_due_in_so_long(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_history_names_its_one_time_zone(capsys: pytest.CaptureFixture[str]) -> None:
-    row = {"job": "nightly-claims", "tick": "2026-11-01T03:00:00+01:00", "state": "ran"}
-    row |= {"until": row["tick"], "wall_s": 3_000.0, "run_id": "0" * 32, "why": ""}
-    berlin: dict[str, Any] = row | {"ticks": 1, "attempt": 1, "tz": "Europe/Berlin"}
-    missed = berlin | {"state": "missed", "ticks": 3, "why": "nothing served the schedule then"}
+    row = {"job": "nightly-claims", "due": "2026-11-01T03:00:00+01:00", "state": "ran"}
+    row |= {"until": row["due"], "wall_s": 3_000.0, "run_id": "0" * 32, "why": ""}
+    berlin: dict[str, Any] = row | {"due_times": 1, "attempt": 1, "tz": "Europe/Berlin"}
+    missed = berlin | {"state": "missed", "due_times": 3, "why": "nothing served the schedule then"}
     schedule_report.show_history([berlin, missed])
     head, first, note, last = capsys.readouterr().out.splitlines()
     assert head.startswith("due (Europe/Berlin) ")

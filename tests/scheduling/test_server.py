@@ -38,7 +38,7 @@ class Bench:
             ScheduledJob(name="long", words=(*words, "20"), tz="UTC", cron="0 0 1 1 *"),
         ]
         with engine.open_client(storage) as client:
-            for shipped in schedule.next_ticks(client):
+            for shipped in schedule.next_due_times(client):
                 schedule.remove(client, shipped.name)
             for job in jobs:
                 schedule.add(client, job)
@@ -50,7 +50,7 @@ class Bench:
     def rows(self) -> list[dict[str, Any]]:
         """Return the history, the oldest first."""
         with engine.open_client(self.storage) as client:
-            return schedule_report.list_ticks(client, None, 100)[::-1]
+            return schedule_report.list_history(client, None, 100)[::-1]
 
     def words(self, first: str) -> list[list[str]]:
         """Return what the commands have said: process, seconds since 1970, folder."""
@@ -64,11 +64,11 @@ class Bench:
         return int(self.words("begin")[-1][0])
 
     def check(self) -> None:
-        """Check that every tick is in the history once, and that nothing is left behind."""
+        """Check that every due time is in the history once, and that nothing is left behind."""
         rows = self.rows()
-        times = [datetime.fromisoformat(row["tick"]).timestamp() for row in rows]
+        times = [datetime.fromisoformat(row["due"]).timestamp() for row in rows]
         ends = [datetime.fromisoformat(row["until"]).timestamp() for row in rows]
-        assert all(tick - end == EVERY_S for end, tick in zip(ends, times[1:], strict=False))
+        assert all(moment - end == EVERY_S for end, moment in zip(ends, times[1:], strict=False))
         assert {row["state"] for row in rows} <= {"ran", "killed", "missed", "skipped"}
         assert all(row["why"] for row in rows if row["state"] != "ran")
         assert not [row for row in history.rows(None) if row.status == "RUNNING"]
@@ -105,7 +105,7 @@ def bench(
         process.wait()
 
 
-def test_whatever_is_killed_every_tick_is_accounted_for_and_none_is_done_twice(
+def test_whatever_is_killed_every_due_time_is_accounted_for_and_none_is_done_twice(
     bench: Bench,
 ) -> None:
     bench.serve()

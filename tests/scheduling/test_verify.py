@@ -34,7 +34,7 @@ def project(home: Path, digits: Path, tmp_path: Path) -> Iterator[Path]:
         name="verify", words=words, tz="UTC", cron=EVERY_10_S, retries=2, backoff_s=1.0
     )
     with engine.open_client() as client:
-        for shipped in schedule.next_ticks(client):
+        for shipped in schedule.next_due_times(client):
             schedule.remove(client, shipped.name)
         schedule.add(client, job)
         schedule.pause(client, "verify")
@@ -45,27 +45,27 @@ def project(home: Path, digits: Path, tmp_path: Path) -> Iterator[Path]:
     server.wait()
 
 
-def one_tick() -> dict[str, Any]:
-    """Let the job have a tick; what becomes of it."""
+def one_due_time() -> dict[str, Any]:
+    """Let the job have a due time; what becomes of it."""
     with engine.open_client() as client:
-        before = len(begun_ticks(client))
+        before = len(begun(client))
         schedule.resume(client, "verify")
-        while len(begun_ticks(client)) == before:
+        while len(begun(client)) == before:
             time.sleep(0.1)
         schedule.pause(client, "verify")
-        while (tick := begun_ticks(client)[before])["state"] not in ("ran", "failed", "killed"):
+        while (moment := begun(client)[before])["state"] not in ("ran", "failed", "killed"):
             time.sleep(0.1)
-        return tick
+        return moment
 
 
-def begun_ticks(client: Any) -> list[dict[str, Any]]:
-    """Return the ticks whose command has begun, the oldest first."""
-    rows = schedule_report.list_ticks(client, None, 100)
+def begun(client: Any) -> list[dict[str, Any]]:
+    """Return the due times whose command has begun, the oldest first."""
+    rows = schedule_report.list_history(client, None, 100)
     return [row for row in reversed(rows) if row["state"] not in ("queued", "skipped", "missed")]
 
 
 def test_a_claim_broken_on_purpose_flips_its_verdict_and_the_watch_says_so(project: Path) -> None:
-    first = one_tick()
+    first = one_due_time()
     assert (first["state"], first["why"]) == ("ran", "")
     parent = history.row(first["run_id"])
     assert parent.status == "FINISHED"
@@ -77,7 +77,7 @@ def test_a_claim_broken_on_purpose_flips_its_verdict_and_the_watch_says_so(proje
     bound = 'always("ratio", at_most=1)'
     assert bound in text
     claim.write_text(text.replace(bound, bound.replace("=1", "=0.01")))
-    second = one_tick()
+    second = one_due_time()
     difference = "small-norm-factorization (smoke): verdict holds -> refuted"
     expected = {"state": "failed", "code": 3, "attempt": 1}  # and there is no other attempt
     assert expected.items() <= second.items()

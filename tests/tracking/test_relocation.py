@@ -98,7 +98,7 @@ def test_missing_artifacts_are_said_with_their_place(
     assert not file.exists()
     finding = doctor.check_artifacts()
     assert finding.state == "problem"
-    assert "python -m pipelines export" in finding.mend
+    assert "python -m pipelines export" in finding.fix
     assert "2 runs and models have no files; the first: none at file:" in finding.found
     dispatch(["export", str(file), "--without-artifacts"])
     assert capsys.readouterr().out.startswith("1 runs, ")

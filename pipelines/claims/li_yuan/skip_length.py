@@ -110,6 +110,6 @@ CLAIM = compare(
     ),
     card=f"{__doc__}\n{differences.HEADING}\n\n{differences.table('skip-length')}\n",
     costs={"cpu": minutes(16), "hours": hours(30, 49)},
-    floors=_arms.learning_floors(("two_layer", "single")),
+    limits=_arms.learning_limits(("two_layer", "single")),
     reported=REPORTED,
 )

@@ -34,7 +34,7 @@ from pipelines.claims._comparison import compare, draw_arms
 from pipelines.measurement.experiment import Training
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.quotation import NUMBER, Quotation
-from pipelines.measurement.verdict import Floor, ReportedError
+from pipelines.measurement.verdict import LearningLimit, ReportedError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.cost import minutes
 from pipelines.recipes.recipe import Recipe
@@ -129,7 +129,7 @@ CLAIM = compare(
             ("zeros", "random weights"), REPORTED.items(), strict=True
         )
     ),
-    floors=(Floor(tuple(REPORTED), at_most=2),),
+    limits=(LearningLimit(tuple(REPORTED), at_most=2),),
     unjudged_scales=("smoke", "cpu"),
     costs={"cpu": minutes(2), "paper": minutes(60, 115)},
     figure=figure,

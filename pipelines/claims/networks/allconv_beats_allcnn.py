@@ -1,4 +1,4 @@
-"""HM's all-convolutional residual network errs less than All-CNN, trained side by side.
+"""HM's all-convolutional residual network has a lower error than All-CNN, trained side by side.
 
 HM Table 2 has 6.38 against 7.25 % on CIFAR-10, numbers of two papers; neither is known here to be
 more than one run; here both networks are trained alike.
@@ -29,7 +29,7 @@ from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
 from pipelines.claims._comparison import compare
 from pipelines.measurement.quotation import Quotation
-from pipelines.measurement.verdict import Floor
+from pipelines.measurement.verdict import LearningLimit
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.cost import hours
 from pipelines.recipes.recipe import Recipe
@@ -75,8 +75,8 @@ CLAIM = compare(
     {"advantage_pct": ("allcnn_test_error_pct", "allconv_test_error_pct")},
     searched=tuple(LABELS),
     source="HM abstract, Table 2",
-    says="A residual network of convolutions and ReLU alone errs less on CIFAR-10 than All-CNN, "
-    "the best all-convolutional network before it",
+    says="A residual network of convolutions and ReLU alone has a lower error on CIFAR-10 "
+    "than All-CNN, the best all-convolutional network before it",
     formula=r"\begin{split} "
     r"&\mathbb{E}\, [\operatorname{err}_{\text{All-CNN}} - \operatorname{err}_{\text{HM}}] > 0, \\ "
     r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{All-CNN}}, "
@@ -124,5 +124,5 @@ CLAIM = compare(
     ),
     costs={"hours": hours(17, 20)},
     unjudged_scales=("smoke", "cpu", "hours"),
-    floors=(*_arms.learning_floors(LABELS), Floor(("rates_at_an_end",), 0)),
+    limits=(*_arms.learning_limits(LABELS), LearningLimit(("rates_at_an_end",), 0)),
 )

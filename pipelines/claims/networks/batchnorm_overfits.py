@@ -5,8 +5,8 @@ batch normalization after each of a residual branch, with the same seeds, pictur
 The training error is the trained network's on training pictures that are not augmented.
 `better_fit_pct` is the training error without minus with normalization; the gap of an arm is its
 test error minus its training error, `wider_gap_pct` the gap with minus that without. Overfitting so
-understood does not mean that the normalized network errs more on the test set, which decides
-nothing here: `normalized_minus_plain_test_pct` says which errs less.
+understood does not mean that the normalized network has the higher error on the test set, which
+decides nothing here: `normalized_minus_plain_test_pct` says which has the lower.
 
 The normalized network starts from weights of standard deviation 1/(k sqrt c), as usual. HM's 1/(k²
 c) change nothing of what it computes, since normalization divides by their size, but so much of how
@@ -144,7 +144,7 @@ CLAIM = compare(
         ),
     ),
     costs={"cpu": minutes(5), "hours": hours(6, 8), "paper": hours(24 * 24)},
-    floors=_arms.learning_floors(LABELS),
+    limits=_arms.learning_limits(LABELS),
     shown=("normalized_minus_plain_test_pct",),
     unjudged_scales=("smoke", "cpu", "hours"),
     figure=partial(draw_arms, labels=LABELS, splits=SPLITS, beside=draw_equal_fit),

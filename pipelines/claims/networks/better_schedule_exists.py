@@ -32,7 +32,7 @@ from pipelines.claims._search import HOURS, Transfer, best_changes
 from pipelines.measurement.experiment import Trainer, numbers
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.quotation import Quotation
-from pipelines.measurement.verdict import Floor
+from pipelines.measurement.verdict import LearningLimit
 from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
 
@@ -90,7 +90,7 @@ CLAIM = compare(
         ),
     },
     decided_by=(ArmBound("gain_pct", at_least=LEAST_PCT),),
-    floors=(Floor(_arms.error_names(LABELS), at_most=IMAGENET_PCT),),
+    limits=(LearningLimit(_arms.error_names(LABELS), at_most=IMAGENET_PCT),),
     unjudged_scales=("smoke", "cpu", "hours"),
     price="ImageNet, and 350 days of a GPU or more",
     printed=(

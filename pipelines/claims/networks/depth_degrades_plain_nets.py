@@ -13,7 +13,7 @@ nothing: the slide is about optimization.
 At cpu scale 4 to 16 channels for 16 to 64, and 200 steps of 64 pictures: too few to judge. At hours
 scale the published networks see all pictures 24 times, where He et al. show them 164 times: after 8
 passes what differs is how fast they learn. 45,000 pictures are trained on, where He et al. have
-50,000. Of what has not learned at 20 layers nothing is lost at 56: hence the floors.
+50,000. Of what has not learned at 20 layers nothing is lost at 56: hence the limits.
 
 Run: python -m pipelines run depth-degrades-plain-nets
      python -m pipelines run depth-degrades-plain-nets --scale hours
@@ -101,5 +101,5 @@ CLAIM = compare(
         ArmBound("residual_degradation_pct", at_most=_arms.MATTERS_PCT),
     ),
     costs={"hours": hours(66, 111)},
-    floors=_arms.learning_floors(("residual20", "residual56", "plain20")),
+    limits=_arms.learning_limits(("residual20", "residual56", "plain20")),
 )

@@ -13,8 +13,8 @@ be, takes about 30 seeds at HM's size, 53 hours of an H200 in float32 (12 in `te
 estimated from measured images/s): that is the price of a decision.
 
 "Slightly" names no smallest size, so any gain that is shown counts. Since the scale of HM's
-projection is not stated, a fixed layer that errs more, or less by over a point, leaves it
-inconclusive. The interval over 5 seeds is as wide as 1.9 standard deviations of the advantage:
+projection is not stated, a fixed layer that raises the error, or lowers it by over a point, leaves
+it inconclusive. The interval over 5 seeds is as wide as 1.9 standard deviations of the advantage:
 `reproduced` needs one of 0.52 points or less.
 
 At cpu scale the network has 13 convolutions of 8 to 32 channels and is trained for 500 steps of 64
@@ -32,7 +32,7 @@ from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
 from pipelines.claims._comparison import compare
 from pipelines.measurement.quotation import Quotation
-from pipelines.measurement.verdict import Floor
+from pipelines.measurement.verdict import LearningLimit
 from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
 
@@ -72,6 +72,6 @@ CLAIM = compare(
         ),
     ),
     costs={"cpu": minutes(7), "hours": hours(10, 12), "paper": hours(40 * 24)},
-    floors=(Floor(_arms.error_names(LABELS), _arms.LEARNED_PCT),),
+    limits=(LearningLimit(_arms.error_names(LABELS), _arms.LEARNED_PCT),),
     price="about 30 seeds of both networks at HM's size: 53 hours of an H200",
 )

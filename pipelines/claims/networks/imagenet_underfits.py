@@ -27,7 +27,7 @@ from pipelines.claims._arms import SPLITS, ArmBound
 from pipelines.claims._comparison import compare
 from pipelines.errors import check_counts
 from pipelines.measurement.quotation import Quotation
-from pipelines.measurement.verdict import Floor
+from pipelines.measurement.verdict import LearningLimit
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
@@ -86,7 +86,7 @@ CLAIM = compare(
     splits=SPLITS,
     source="HM section 4.2",
     says="On ImageNet the all-convolutional network underfits: its training error is within 5 "
-    "points of its test error, and a wider one errs less on both",
+    "points of its test error, and a wider one has a lower error on both",
     formula=r"\begin{split} "
     r"&\mathbb{E}\, [\operatorname{err}^{\text{test}} - \operatorname{err}^{\text{train}}] "
     r"\le 5 \text{ points}, \\ "
@@ -132,7 +132,7 @@ CLAIM = compare(
         ),
     ),
     costs={"cpu": minutes(8), "paper": hours(125 * 24, gpu=True)},
-    floors=(Floor(("narrow_test_error_pct",), ALEXNET_PCT),),
+    limits=(LearningLimit(("narrow_test_error_pct",), ALEXNET_PCT),),
     price="ImageNet, and 125 days of a GPU",
     unjudged_scales=("smoke", "cpu"),
 )

@@ -33,7 +33,7 @@ from pipelines.claims import _arms
 from pipelines.claims._arms import SPLITS, ArmBound, Arms
 from pipelines.claims._comparison import Numbers, compare
 from pipelines.measurement.quotation import Quotation
-from pipelines.measurement.verdict import Floor
+from pipelines.measurement.verdict import LearningLimit
 from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
 
@@ -103,7 +103,7 @@ CLAIM = compare(
         "hours": hours(6, 8),  # batchnorm-overfits has as many trainings of this size
         "paper": hours(24 * 24),
     },
-    floors=(*_arms.learning_floors(LABELS), Floor(("fitted_share",), FITTED)),
+    limits=(*_arms.learning_limits(LABELS), LearningLimit(("fitted_share",), FITTED)),
     shown=("fitted_share",),
     seeds=3,
 )

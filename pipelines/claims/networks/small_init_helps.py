@@ -1,4 +1,4 @@
-"""Each at its own best rate, networks that start near zero err less than those that start as usual.
+"""Networks that start near zero have a lower error than usual ones, each at its own best rate.
 
 The convolutions have the kernel size k and c output channels.
 
@@ -25,12 +25,12 @@ from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
 from pipelines.claims._comparison import compare
 from pipelines.measurement.quotation import Quotation
-from pipelines.measurement.verdict import Floor
+from pipelines.measurement.verdict import LearningLimit
 from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"small": "1/(k² c)", "standard": "1/(k √c)"}
-FLOOR_PCT = 30.0  # the narrow networks of the scale `hours`; guessing errs 90 %
+LIMIT_PCT = 30.0  # the narrow networks of the scale `hours`; guessing errs 90 %
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,5 +85,8 @@ CLAIM = compare(
         ),
     ),
     costs={"cpu": minutes(8), "hours": hours(10, 48), "paper": hours(64 * 24)},
-    floors=(Floor(_arms.error_names(LABELS), FLOOR_PCT), Floor(("rates_at_an_end",), 0)),
+    limits=(
+        LearningLimit(_arms.error_names(LABELS), LIMIT_PCT),
+        LearningLimit(("rates_at_an_end",), 0),
+    ),
 )

@@ -19,8 +19,9 @@ with augmentation here and is not repeated.
 
 Run: python -m pipelines run tuning-without-regularization
      python -m pipelines run tuning-without-regularization --scale hours
-Expect: smaller scale at cpu scale: no network comes near 30 % in 200 steps. With neither, of one
-search, two of seven rates are good, 0.055 and 0.12; the best trial errs 74 %, the largest diverges.
+Expect: not judged (smaller run) at cpu scale: no network comes near 30 % in 200 steps. With
+neither, of one search, two of seven rates are good, 0.055 and 0.12; the best trial errs 74 %, the
+largest diverges.
 """
 
 from dataclasses import dataclass

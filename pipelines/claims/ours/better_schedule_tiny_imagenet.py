@@ -36,7 +36,7 @@ from pipelines.claims._comparison import compare, measure_arms, train_arms
 from pipelines.claims._search import Finals, finalists
 from pipelines.measurement.experiment import Trainer, numbers
 from pipelines.measurement.grid import Curves
-from pipelines.measurement.verdict import Floor
+from pipelines.measurement.verdict import LearningLimit
 from pipelines.recipes import differences
 from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
@@ -126,9 +126,9 @@ CLAIM = compare(
         ),
     },
     decided_by=(ArmBound("gain_pct", at_least=LEAST_PCT),),
-    floors=(
-        Floor(_arms.error_names(LABELS), at_most=_arms.TINY_IMAGENET_PCT),
-        Floor(("rates_at_an_end",), 0),
+    limits=(
+        LearningLimit(_arms.error_names(LABELS), at_most=_arms.TINY_IMAGENET_PCT),
+        LearningLimit(("rates_at_an_end",), 0),
     ),
     unjudged_scales=("smoke", "cpu"),
     costs={"cpu": minutes(10, 20), "hours": hours(35, 60)},

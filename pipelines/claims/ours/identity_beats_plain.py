@@ -9,7 +9,7 @@ Measured: test error of both, with the same seeds, data order, steps, schedule a
 `advantage_pct` is plain minus identity. Each arm gets the initialization that suits it (1/(k² c)
 for residual, He's for plain, whose signal the former makes vanish). Both peak at 0.05: in a search
 beside this claim (LOG.md) no rate from 0.02 to 0.1 let the plain network learn. The twin learns if
-it is shallower; this claim is about this depth, without normalization. With no floor for the twin,
+it is shallower; this claim is about this depth, without normalization. With no limit for the twin,
 it says who learns at all, and nothing of how two networks compare that have learned.
 
 Run: python -m pipelines run identity-beats-plain
@@ -24,14 +24,14 @@ from pipelines.claims._arms import ArmBound, Arms
 from pipelines.claims._comparison import compare, measure_arms
 from pipelines.measurement.experiment import Trainer
 from pipelines.measurement.grid import Curves
-from pipelines.measurement.verdict import Floor
+from pipelines.measurement.verdict import LearningLimit
 from pipelines.recipes.cost import minutes
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"identity": "with identity shortcuts", "plain": "without"}
 ADVANTAGE = {"advantage_pct": ("plain_test_error_pct", "identity_test_error_pct")}
 LEAST_PCT = 1.0  # point of test error that matters: 4.5 of the 450 digits
-FLOOR_PCT = 10.0  # where guessing errs 90 %
+LIMIT_PCT = 10.0  # where guessing errs 90 %
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +93,6 @@ CLAIM = compare(
     },
     decided_by=(ArmBound("advantage_pct", at_least=LEAST_PCT),),
     costs={"cpu": minutes(2)},
-    floors=(Floor(_arms.error_names(LABELS), FLOOR_PCT),),
+    limits=(LearningLimit(_arms.error_names(LABELS), LIMIT_PCT),),
     measure=measure,
 )

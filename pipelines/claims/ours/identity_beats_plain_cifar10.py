@@ -28,7 +28,7 @@ from functools import partial
 from pipelines.claims._arms import LEARNED_PCT, MATTERS_PCT, SMOKE, ArmBound
 from pipelines.claims._comparison import compare
 from pipelines.claims.ours.identity_beats_plain import ADVANTAGE, LABELS, Setting, recipes
-from pipelines.measurement.verdict import Floor
+from pipelines.measurement.verdict import LearningLimit
 from pipelines.recipes.cost import hours, minutes
 
 __all__ = ["CLAIM", "LABELS", "recipes"]
@@ -40,8 +40,8 @@ CLAIM = compare(
     ADVANTAGE,
     searched=("plain",),
     source="ours, after LY Table 1 and HM section 4.1",
-    says="On CIFAR-10 HM's network, of 31 convolutions or more, errs less with identity shortcuts "
-    "than without",
+    says="On CIFAR-10 HM's network, of 31 convolutions or more, has a lower error with identity "
+    "shortcuts than without",
     formula=r"\begin{split} "
     r"&\mathbb{E}\, [\operatorname{err}_{\text{plain}} - \operatorname{err}_{\text{residual}}] "
     r"\ge 0.5 \text{ points}, \\ "
@@ -55,6 +55,9 @@ CLAIM = compare(
     },
     decided_by=(ArmBound("advantage_pct", at_least=MATTERS_PCT),),
     costs={"cpu": minutes(6), "hours": hours(3, 7), "paper": hours(40 * 24)},
-    floors=(Floor(("identity_test_error_pct",), LEARNED_PCT), Floor(("rates_at_an_end",), 0)),
+    limits=(
+        LearningLimit(("identity_test_error_pct",), LEARNED_PCT),
+        LearningLimit(("rates_at_an_end",), 0),
+    ),
     seeds=3,
 )

@@ -13,7 +13,7 @@ five are a share of 0.55 or more, three of three leave it open. How the two comp
 each stands is `small-init-helps`. HM do not say that the usual start diverges: the claim is ours.
 Its seeds begin at 200, for some of those before have been looked at.
 
-This is the source's own network on its own data, so there is no floor of learning.
+This is the source's own network on its own data, so there is no limit of learning.
 
 Run: python -m pipelines run standard-init-diverges
 Expect: all five diverge from the standard start, whose loss is finite for two steps and never

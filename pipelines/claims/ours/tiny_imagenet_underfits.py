@@ -33,7 +33,7 @@ from pipelines.claims._arms import SPLITS, ArmBound
 from pipelines.claims._comparison import compare
 from pipelines.claims.networks import imagenet_underfits
 from pipelines.claims.networks.imagenet_underfits import DIFFERENCES, GAP_PCT, LABELS
-from pipelines.measurement.verdict import Floor
+from pipelines.measurement.verdict import LearningLimit
 from pipelines.recipes import differences
 from pipelines.recipes.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
@@ -74,7 +74,7 @@ CLAIM = compare(
     searched=tuple(LABELS),
     source="ours, after HM section 4.2",
     says="On Tiny ImageNet HM's form of network underfits: its training error is within 5 points "
-    "of its test error, and one of twice the width errs less on both",
+    "of its test error, and one of twice the width has a lower error on both",
     formula=r"\begin{split} "
     r"&\mathbb{E}\, [\operatorname{err}^{\text{test}} - \operatorname{err}^{\text{train}}] "
     r"\le 5 \text{ points}, \\ "
@@ -102,9 +102,9 @@ CLAIM = compare(
         ArmBound("gap_pct", at_most=GAP_PCT),
         *(ArmBound(f"wide_{split}_gain_pct", at_least=_arms.MATTERS_PCT) for split in SPLITS),
     ),
-    floors=(
-        Floor(("narrow_test_error_pct",), _arms.TINY_IMAGENET_PCT),
-        Floor(("rates_at_an_end",), 0),
+    limits=(
+        LearningLimit(("narrow_test_error_pct",), _arms.TINY_IMAGENET_PCT),
+        LearningLimit(("rates_at_an_end",), 0),
     ),
     unjudged_scales=("smoke", "cpu"),
     costs={"cpu": minutes(10, 20), "hours": hours(60, 100)},

@@ -19,8 +19,8 @@ at hours scale 13 convolutions of 16 to 64 channels for 12 epochs, good at 30 %:
 
 Run: python -m pipelines run tuning-without-batchnorm
      python -m pipelines run tuning-without-batchnorm --scale hours
-Expect: smaller scale at cpu scale: no network comes near 30 % in 200 steps. At hours scale HM's
-network errs 25.1 % on validation pictures at HM's rate (a pilot of one seed).
+Expect: not judged (smaller run) at cpu scale: no network comes near 30 % in 200 steps. At hours
+scale HM's network errs 25.1 % on validation pictures at HM's rate (a pilot of one seed).
 """
 
 from pipelines.claims._tuning import TuningSearch, Variants, scales, tuning_claim

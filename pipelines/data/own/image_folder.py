@@ -130,7 +130,7 @@ def _read(path: Path, label: int, where: str, size: int | None) -> Example:
             image, traits = _to_eight_bits(ImageOps.exif_transpose(opened))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise UserError(
-            f"Every picture must be readable. Received: {path}: {short(error)}. Mend it, or take "
+            f"Every picture must be readable. Received: {path}: {short(error)}. Fix it, or take "
             "it away."
         ) from error
     return Example(fit(image, size), label, where, content, (*traits, *["turned"] * turned))

@@ -21,7 +21,7 @@ from pipelines.running.seed_statistics import format_spread, metric_spreads, sum
 from pipelines.tracking import history, mlflow_ui, store
 
 FIGURE = "figure"  # begins the names of pictures
-ROWS = ("reported", "decided by", "as printed", "floor reached")
+ROWS = ("reported", "decided by", "as printed", "learned enough to judge")
 MAX_NAME_CHARS = 250  # characters of a run's name, where the database limits them
 MAX_CHARS = 7_900  # MLflow cuts a note at 8,000
 CURVE = "curve/"  # begins the names of these metrics

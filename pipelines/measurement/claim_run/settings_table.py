@@ -10,7 +10,7 @@ from typing import Any
 
 from pipelines.measurement.claim import Claim
 from pipelines.measurement.grid import ASSUMPTION, Measured
-from pipelines.running.seed_statistics import standard_deviation
+from pipelines.running.seed_statistics import format_mean, standard_deviation
 from pipelines.tracking import history, store
 
 FILE = "settings.csv"
@@ -90,8 +90,7 @@ def _format_spread(values: Sequence[float]) -> str:
     values = [value for value in values if not math.isnan(value)]
     if not values:
         return "not judged"
-    sd = f" ± {standard_deviation(values):.2g}" if len(values) > 1 else ""
-    return f"{mean(values):.4g}{sd}"
+    return format_mean({"mean": mean(values), "sd": standard_deviation(values)})
 
 
 def differing_settings(table: Rows) -> list[str]:

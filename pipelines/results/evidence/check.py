@@ -22,7 +22,13 @@ from pipelines.results.evidence import recorded
 from pipelines.results.evidence.derive import cells_of, draw, is_measurable
 from pipelines.results.evidence.recorded import RecordedRun
 
-SHOWN = ("verdict", "as printed", "scale", "floor reached", "measured")  # compared for every claim
+SHOWN = (
+    "verdict",
+    "as printed",
+    "scale",
+    "learned enough to judge",
+    "measured",
+)  # compared for every claim
 COMPARED = ("verdict", "as_printed", "scale", "floor", "seeds", "quotations", "bounds")
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 

@@ -277,11 +277,11 @@ def _check_size(size: int, zipped: zipfile.ZipFile, place: Path) -> None:
         )
 
 
-def _check_packing(unpacked: int, packed: int, mend: str = EXPORT_AGAIN) -> None:
+def _check_packing(unpacked: int, packed: int, fix: str = EXPORT_AGAIN) -> None:
     """Raise UserError for a file that packs too well: a small one could fill a disk."""
     if unpacked > max(FREE, PACKING * packed):
         rule = f"What has over {FREE:,} bytes unpacked must be at most {PACKING} times the file."
-        raise refusal(rule, f"{packed:,} bytes, {unpacked:,} unpacked", mend)
+        raise refusal(rule, f"{packed:,} bytes, {unpacked:,} unpacked", fix)
 
 
 def _document(zipped: zipfile.ZipFile, name: str) -> dict[str, Any]:
@@ -304,18 +304,18 @@ def _memory_needed(text: bytes) -> int:
     return A_BYTE * len(text) + A_VALUE * sum(map(text.count, (b"[", b"{", b",")))
 
 
-def _check_memory(name: str, size: int, needed: int, mend: str = EXPORT_AGAIN) -> None:
+def _check_memory(name: str, size: int, needed: int, fix: str = EXPORT_AGAIN) -> None:
     """Raise UserError for a document that takes too much memory as it is read."""
     if needed > MEMORY:
         rule = f"Reading one document must take at most {MEMORY >> 20} MiB."
-        raise refusal(rule, f"{name}, {size:,} bytes", mend)
+        raise refusal(rule, f"{name}, {size:,} bytes", fix)
 
 
 @contextmanager
-def explain_failure(what: str, mend: str) -> Iterator[None]:
+def explain_failure(what: str, fix: str) -> Iterator[None]:
     """Raise Unavailable, one sentence, for a store that fails meanwhile."""
     try:
         yield
     except (OSError, store.unavailable()) as error:
         reason = " ".join(str(error).split())[:500]
-        raise Unavailable(f"The tracking store must {what}. Received: {reason}. {mend}") from error
+        raise Unavailable(f"The tracking store must {what}. Received: {reason}. {fix}") from error

@@ -215,7 +215,7 @@ def import_runs(
     as_project: bool = False,
     present: dict[str, exporting.Present] | None = None,
 ) -> dict[str, Any]:
-    """Import the runs of a file, none twice; return their ids here, which this store gives.
+    """Import the runs of a file, without duplicates; return their ids here, which this store gives.
 
     `renew` gets each with its new id, once all are here, and returns the tags in which it is to
     differ. Only the project's own evidence, `as_project`, says of its runs that they are the

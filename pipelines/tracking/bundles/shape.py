@@ -133,7 +133,7 @@ class Manifest(Shape):
     members: Annotated[dict[Text, Member], FailFast()]
 
 
-def validate(kind: type[Kind], value: object, place: str, mend: str = EXPORT_AGAIN) -> Kind:
+def validate(kind: type[Kind], value: object, place: str, fix: str = EXPORT_AGAIN) -> Kind:
     """Return a value as its kind of document. Raise UserError where it differs."""
     try:
         return kind.model_validate(value)
@@ -143,12 +143,12 @@ def validate(kind: type[Kind], value: object, place: str, mend: str = EXPORT_AGA
         reasons = {"missing": f"{where} is missing", "extra_forbidden": f"{where} is not known"}
         reason = reasons.get(first["type"], f"{where} = {first['input']!r:.60}")
         rule = "A document must have the keys and types of its version."
-        raise refusal(rule, reason, mend) from error
+        raise refusal(rule, reason, fix) from error
 
 
-def refusal(rule: str, received: str, mend: str = EXPORT_AGAIN) -> UserError:
+def refusal(rule: str, received: str, fix: str = EXPORT_AGAIN) -> UserError:
     """Return the sentence for a file that is not imported, or a run that is not written."""
-    return UserError(f"{rule} Received: {received[:300]}. {mend}")
+    return UserError(f"{rule} Received: {received[:300]}. {fix}")
 
 
 def manifest_of(document: dict[str, Any]) -> Manifest:
