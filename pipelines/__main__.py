@@ -246,7 +246,7 @@ def ui(
     host: Annotated[str, Parameter(help="Address at which it is served.")] = "127.0.0.1",
 ) -> None:
     """Serve the MLflow UI on the store's runs, or name the server that does."""
-    from pipelines.results import reference_runs, standing
+    from pipelines.results import reference_runs, scoreboard
     from pipelines.results.evidence import bundles
     from pipelines.tracking import mlflow_ui, recovery, store, ui_server
 
@@ -257,7 +257,7 @@ def ui(
     bundles.import_if_own()
     if any(map(store.is_ours, store.client().search_experiments())):
         reference_runs.write()  # into a store of others they go by `reference` alone
-        standing.mark()
+        scoreboard.mark_standings()
     addresses = mlflow_ui.links(ui_server.address(host, port))
     width = max(map(len, addresses), default=0)
     for title, link in addresses.items():

@@ -147,8 +147,8 @@ def show_training(document: Mapping[str, Any]) -> None:
         for key in keys
     ]
     print_numbers(rows)
-    if several:
-        found = frames.trainings(history.row(document["run_id"]))
+    found = frames.trainings(history.row(document["run_id"])) if several else []
+    if found:  # they may have been deleted since
         curves = f"{ui_server.address()}/{mlflow_ui.learning_curves(found)}"
         print(f"The learning curves of its seeds, mean and band, {SERVED}\n{curves}")
         print("Beside those of another run: python -m pipelines compare RUN RUN")

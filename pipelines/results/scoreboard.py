@@ -22,7 +22,7 @@ from pipelines.measurement.claim_run.json_document import JsonDocument
 from pipelines.measurement.claim_view import ClaimView
 from pipelines.measurement.plan import stated_plan_of
 from pipelines.recipes.settings import SCALES
-from pipelines.results import counts, markdown, published, regressions, web_page
+from pipelines.results import counts, markdown, published, reference_runs, regressions, web_page
 from pipelines.results.evidence import recorded
 from pipelines.results.evidence.recorded import RecordedRun
 from pipelines.results.published import FILE
@@ -139,6 +139,38 @@ def own_results(**tags: str) -> dict[str, history.Row]:
     ]
     rows.sort(key=lambda row: SCALES.index(row.tags["scale"]), reverse=True)
     return {row.tags["claim"]: row for row in reversed(rows)}
+
+
+def mark_standings() -> None:
+    """Tag the runs of claims by how they stand to each other, as MLflow's table sorts and shows it.
+
+    Of every claim first the run that counts, yours and the project's, then the papers' numbers,
+    then runs with other seeds, settings or scales. What papers report of a claim that has no run
+    here is tagged apart.
+    """
+    for row, tags in _standings():
+        for key, value in tags.items():
+            if value and row.tags.get(key) != value:
+                store.client().set_tag(row.id, key, value)
+            elif not value and key in row.tags:
+                store.client().delete_tag(row.id, key)
+
+
+def _standings() -> Iterator[tuple[history.Row, dict[str, str]]]:
+    """Yield the runs and what their tags must be; an empty one must not be there."""
+    yours = {row.id for row in own_results().values()}
+    projects = {str(document.get("run_id")) for document in published.read_claims().values()}
+    claims = history.rows_with_evidence(None, kind="claim")
+    measured = {row.tags["claim"] for row in claims}
+    for row in claims:
+        counts = store.YOURS if row.id in yours else store.UNCOUNTED
+        if row.origin in projects:
+            counts = store.PROJECTS
+        yield row, {store.STANDING: f"{row.tags['claim']} {counts}"}
+    for row in history.rows(kind=reference_runs.KIND):
+        name = row.tags["claim"]
+        standing, alone = (f"{name} {store.PAPERS}", "") if name in measured else ("", name)
+        yield row, {store.STANDING: standing, store.PAPERS_ALONE: alone}
 
 
 def imported_result(name: str) -> history.Row | None:

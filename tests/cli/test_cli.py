@@ -99,20 +99,23 @@ def test_a_claim_ends_with_its_verdict_first_and_its_link_last(
 def test_a_recipe_ends_with_its_errors_first_beside_the_reported_one(
     home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with tracked_run.track("seeds", experiment="trained networks", kind="seeds") as run:
+    tags = {"recipe": "allconv-cifar10"}
+    with tracked_run.track(
+        "seeds", experiment="trained networks", kind="seeds", tags=tags, params={"seeds": "2"}
+    ) as run:
         pass
     values = {"test_error_pct": 9.5, "val_error_pct": 8.25, "wall_s": 7_560.0}
     metrics = {key: {"mean": value, "sd": 0.5, "n": 2} for key, value in values.items()}
     document = {"recipe": "allconv-cifar10", "scale": "paper", "seeds": 2, "run_id": run.id}
     tables.show_training({**document, "metrics": metrics, "reused": False})
-    first, *rest, link = capfd.readouterr().out.splitlines()
+    first, *rest, page = capfd.readouterr().out.splitlines()
     assert first == (
         "allconv-cifar10: test error 9.5 % (reported 6.38 %), validation error 8.25 % at paper "
         "scale, 2 seeds, 2.1 h each"
     )
-    row = "test_error_pct 9.5 ± 0.5 (n = 2) 6.38"
+    row = "test_error_pct 9.50 ± 0.50 6.38"
     assert row in [" ".join(line.split()) for line in rest]
-    assert link.startswith("http") and run.id in link
+    assert page.startswith("http") and run.id in page
 
 
 def test_overrides_reach_the_run_and_a_finished_one_is_found(

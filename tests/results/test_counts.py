@@ -1,5 +1,6 @@
 """One count of verdicts and grades: what every page shows, and the check that finds another."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -77,3 +78,12 @@ def test_a_page_with_other_counts_is_found(tmp_path: Path, monkeypatch: pytest.M
     assert problem.startswith(
         "README.md: its counts are not those of the evidence: 1 claims of the"
     )
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/found.md"])
+def test_the_errors_that_a_page_names_by_hand_are_the_published_ones(page: str) -> None:
+    claims = json.loads((ROOT / "results.json").read_text())["claims"]
+    [claim] = [each for each in claims if each["claim"] == "identity-beats-plain-cifar10"]
+    for arm in ("identity", "plain"):
+        found = claim["metrics"][f"{arm}_test_error_pct"]
+        assert f"{found['mean']:.1f} ± {found['sd']:.1f}" in (ROOT / page).read_text()

@@ -19,7 +19,7 @@ from pipelines.errors import UserError
 from pipelines.measurement import cells, claim_catalog, sweep
 from pipelines.measurement.claim_run import page
 from pipelines.measurement.plan import stated_plan
-from pipelines.results import comparison, reference_runs, standing
+from pipelines.results import comparison, reference_runs, scoreboard
 from pipelines.results.evidence import bundles
 from pipelines.running.run import run
 from pipelines.runtime import provenance
@@ -163,7 +163,7 @@ def test_a_run_without_charts_shows_each_curve_alone(home: Path) -> None:
 
 def test_links_open_tables_with_metrics(home: Path) -> None:
     reference_runs.write()
-    standing.mark()
+    scoreboard.mark_standings()
     with tracked("s", experiment="tuning", kind="study"):
         pass
     papers = "trained networks, reported and not run here"
@@ -189,7 +189,7 @@ def test_of_a_claim_s_runs_the_one_that_counts_stands_first(home: Path) -> None:
     newest = sweep.check(name, "smoke", claim_catalog.load(name).scales["smoke"], seeds=2)["run_id"]
     by_claim = view(mlflow_ui.links("http://h")["linear theory, by claim"])
     assert shown_in(by_claim)[0].info.run_id == counts  # as it was recorded
-    standing.mark()
+    scoreboard.mark_standings()
     shown = {run.info.run_id: run.data.tags[store.STANDING] for run in shown_in(by_claim)}
     assert list(shown) == [counts, newest, fewer]
     assert list(shown.values()) == [
@@ -199,14 +199,14 @@ def test_of_a_claim_s_runs_the_one_that_counts_stands_first(home: Path) -> None:
 
 def test_what_papers_report_stands_below_what_was_measured(home: Path) -> None:
     reference_runs.write()
-    standing.mark()
+    scoreboard.mark_standings()
     tags = {row.tags["claim"]: row.tags for row in history.rows(kind="reference")}
     assert all(name == each[store.PAPERS_ALONE] for name, each in tags.items())
     about = {"claim": "zero-init", "scale": "smoke", "seeds": "1", "fingerprint": "0", "code": "0"}
     about |= {"source": "LY", "verdict": "inconclusive", "as_printed": "", "floor": ""}
     with tracked("r", kind="claim", tags=about, params={"seeds": 1}):
         pass
-    standing.mark()
+    scoreboard.mark_standings()
     [paper] = history.rows(kind="reference", claim="zero-init")
     assert paper.tags[store.STANDING] == f"zero-init {store.PAPERS}"
     assert store.PAPERS_ALONE not in paper.tags
