@@ -203,11 +203,8 @@ def _describe_difference(metric: Mapping[str, Any], i: int) -> tuple[str, str, s
         return f"{difference:+.3g}", "none: one seed", "cannot be told from noise"
     low, high = interval
     is_noise = low <= 0 <= high
-    return (
-        f"{difference:+.3g}",
-        f"{low:+.3g} to {high:+.3g}",
-        "within noise" if is_noise else "more than noise",
-    )
+    numbers = seed_statistics.format_difference(difference, low, high)
+    return *numbers, "within noise" if is_noise else "more than noise"
 
 
 def _cell(metric: Mapping[str, Any], i: int) -> str:

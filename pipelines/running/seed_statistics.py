@@ -125,6 +125,16 @@ def format_mean(metric: Mapping[str, Any]) -> str:
     return f"{mean:,.{places}f} ± {round(sd, 1 - first):,.{places}f}"
 
 
+def format_difference(value: float, low: float, high: float) -> tuple[str, str]:
+    """Return `-2.0` and `-5.4 to +1.4`: all to the second digit of half the interval."""
+    half = (high - low) / 2
+    if not 1e-6 * abs(value) < half or not 1e-4 <= max(abs(value), half) < 1e7:
+        return f"{value:+.3g}", f"{low:+.3g} to {high:+.3g}"
+    digits = 1 - math.floor(math.log10(float(f"{half:.1e}")))
+    shown = [f"{round(each, digits):+,.{max(0, digits)}f}" for each in (value, low, high)]
+    return shown[0], " to ".join(shown[1:])
+
+
 def format_number(value: float) -> str:
     """Return a number to four digits, a large one to its units: `0.4678`, `5.037`, `115,272`."""
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"

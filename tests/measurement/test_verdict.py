@@ -6,6 +6,8 @@ import pytest
 
 from pipelines.measurement.verdict import OUTCOMES, Bound, LearningLimit, ReportedError
 from pipelines.running.seed_statistics import (
+    format_difference,
+    format_mean,
     mean_interval,
     metric_spreads,
     prediction_interval,
@@ -216,3 +218,40 @@ def test_the_best_arm_must_meet_the_limit() -> None:
     assert not limit.is_met({"a": [90.0, 90.0], "b": [27.0, 28.0]})
     assert not limit.is_met({"other": [1.0]})
     assert limit.state({"a": [57.25, 57.35], "b": [60.0, 60.0]}) == "no, 57.3, limit 27"
+
+
+@pytest.mark.parametrize(
+    ("mean", "sd", "said"),
+    [
+        (432.4, 178.0, "432 ± 180"),
+        (0.4678, 0.0372, "0.468 ± 0.037"),
+        (5.04, 1.62, "5.0 ± 1.6"),
+        (9.96, 0.0996, "9.96 ± 0.10"),  # its first digit moves when it is rounded
+        (115_272.0, 0.0, "115,272"),
+        (2.408e-9, 1.34e-9, "2.4e-09 ± 1.3e-09"),
+        (0.0, 2e-17, "0.0e+00 ± 2.0e-17"),
+        (3.0, 1e-9, "3 ± 1e-09"),
+        (math.nan, math.nan, "nan"),
+    ],
+)
+def test_a_mean_is_rounded_to_the_second_digit_of_its_deviation(
+    mean: float, sd: float, said: str
+) -> None:
+    assert format_mean({"mean": mean, "sd": sd}) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "said"),
+    [
+        (-1.9777, (-5.37, 1.412), ("-2.0", "-5.4 to +1.4")),
+        (85.0, (81.3, 88.7), ("+85.0", "+81.3 to +88.7")),
+        (-0.0657, (-0.124, -0.00758), ("-0.066", "-0.124 to -0.008")),
+        (2e-9, (1e-9, 3e-9), ("+2e-09", "+1e-09 to +3e-09")),
+        (1.5, (1.5, 1.5), ("+1.5", "+1.5 to +1.5")),
+        (500.0, (-300.0, 1300.0), ("+500", "-300 to +1,300")),
+    ],
+)
+def test_a_difference_and_the_ends_of_its_interval_have_the_same_digits(
+    value: float, interval: tuple[float, float], said: tuple[str, str]
+) -> None:
+    assert format_difference(value, *interval) == said
