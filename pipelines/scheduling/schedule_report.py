@@ -145,7 +145,7 @@ def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
         lead = "These can be added" if rows else "No job yet. These come with the project"
         print(f"{lead}: python -m pipelines schedule add NAME")
     for job in others:
-        words = f"{job.name:<16}{job.cron:<13}{_shorten(job.command)}"
+        words = f"{job.name:<17}{job.cron:<13}{_shorten(job.command)}"
         print_prose(f"{words}; at most {format_duration(job.timeout_s or 0)}", "  ", after="    ")
 
 
