@@ -21,15 +21,12 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import cyclopts
 from cyclopts import App, Group, Parameter
 
-from pipelines.cli.suggestions import suggest
+from pipelines.cli import refusals
 from pipelines.errors import UserError
 from pipelines.recipes.settings import HIDDEN
 
 HELP = ("--help", "-h")
 OPTIONS = "Options"  # the panel of --help for what belongs to the command itself
-RULES = {int: "a whole number", float: "a number", bool: "True or False", types.NoneType: "None"}
-LISTS = {int: "whole numbers", float: "numbers"}
-UNIONS = (typing.Union, types.UnionType)
 
 DATA_TEXT = "Folder of prepared data sets (default: TFDS_DATA_DIR, else ~/tensorflow_datasets)."
 Json = Annotated[bool, Parameter(help="Print one JSON document on standard output.")]
@@ -319,7 +316,7 @@ def _hyphened(words: Sequence[str]) -> list[str]:
 
 def _value_of(kind: Any, words: Sequence[str]) -> Any:
     """Return the value that words say; ValueError where they are none of that kind."""
-    kinds = get_args(kind) if get_origin(kind) in UNIONS else (kind,)
+    kinds = get_args(kind) if get_origin(kind) in refusals.UNIONS else (kind,)
     if types.NoneType in kinds and [*words] == ["None"]:
         return None
     for each in kinds:
@@ -347,71 +344,4 @@ def _sentences(app: App, words: Sequence[str]) -> Any:
     except cyclopts.CycloptsError as error:
         chain, apps, rest = app.parse_commands(words)
         usage = " ".join([app.name[0], *chain])
-        raise UserError(_describe(error, apps[-1], rest, usage)) from None
-
-
-def _describe(error: cyclopts.CycloptsError, app: App, rest: Sequence[str], usage: str) -> str:
-    """Return in ordinary words what is wrong and what to do."""
-    see = f"See: {usage} --help"
-    message = str(error)
-    match error:
-        case cyclopts.UnknownOptionError():
-            name = (error.token.keyword or error.token.value).partition("=")[0]
-            message = _describe_unknown(name, app, rest)
-        case cyclopts.CoercionError():
-            return _describe_value(error)
-        case cyclopts.MissingArgumentError():
-            name = error.keyword or error.argument.name  # type: ignore[union-attr]
-            if not name.startswith("-"):
-                name = name.upper()
-                return f"{name} must be given. Received: nothing. Write: {usage} {name}"
-            message = f"{name} needs a value after it. Received: none."
-        case cyclopts.UnknownCommandError() | cyclopts.UnusedCliTokensError():
-            message = _describe_word((error.unused_tokens or rest)[0], app, rest)
-    return f"{message} {see}"
-
-
-def _describe_word(word: str, app: App, rest: Sequence[str]) -> str:
-    """Return that a word says nothing where it stands."""
-    names = [name for name in app if not name.startswith("-")]
-    if word.startswith("-"):
-        return _describe_unknown(word, app, rest)
-    if word in names:
-        return f"{word} must stand before its options."
-    if names and rest[:1] == [word]:
-        return f"There is no command {word!r}.{suggest(word, names)}"
-    return f"No option takes the word {word!r}."
-
-
-def _describe_unknown(name: str, app: App, rest: Sequence[str]) -> str:
-    """Return that an option is not known, and what may have been meant."""
-    later = [app[word] for word in rest if word in app and not word.startswith("-")]
-    if name in [each for command in later for each in _option_names(command)]:
-        return f"{name} must stand after the command."
-    return f"There is no option {name}.{suggest(name, _option_names(app))}"
-
-
-def _option_names(app: App) -> list[str]:
-    if app.default_command is None:
-        return []
-    shown = [each for each in app.assemble_argument_collection() if each.show]
-    return [name for each in shown for name in each.names if name.startswith("--")]
-
-
-def _describe_value(error: cyclopts.CoercionError) -> str:
-    """Return what an option takes and what it was given."""
-    argument: Any = error.argument
-    given = " ".join(token.value for token in argument.tokens)
-    given = given or getattr(error.token, "value", "")
-    name = argument.name
-    if choices := argument.get_choices():
-        rule = f"one of: {', '.join(choices)}"
-        return f"{name} must be {rule}. Received: {given!r}.{suggest(given, choices)}"
-    kinds = get_args(argument.hint) if get_origin(argument.hint) in UNIONS else (argument.hint,)
-    rules = [
-        LISTS.get(get_args(each)[0], "words")
-        if get_origin(each) is tuple
-        else RULES.get(each, "a word")
-        for each in kinds
-    ]
-    return f"{name} must be {' or '.join(rules)}. Received: {given!r}."
+        raise UserError(refusals.describe(error, apps[-1], rest, usage)) from None
