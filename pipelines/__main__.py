@@ -16,6 +16,7 @@ from pipelines.runtime import places
 from pipelines.runtime.progress import say_begin
 
 PROG = places.NAME if Path(sys.argv[0]).name == places.NAME else "python -m pipelines"
+PORT = 5000  # of the UI, where none is given
 MEASURE = Group.create_ordered("Measure")
 SEARCH = Group.create_ordered("Search and compare")
 TIMES = Group.create_ordered("Run in order, or at set times")
@@ -181,7 +182,7 @@ def compare(
     document = comparison.compare(runs)
     if out:
         comparison.write_figure(comparison.find_runs(runs), out)
-        document["figure"] = str(out)
+        document["figure"] = str(out.resolve())
     print_answer(document, json, comparison.print_comparison)
 
 
@@ -242,7 +243,9 @@ def register(
 @command(app, group=SEARCH)
 def ui(
     *,
-    port: Annotated[int, Parameter(help="Port at which it is served.")] = 5000,
+    port: Annotated[
+        int | None, Parameter(help="Port at which it is served (None: 5000, or where it runs).")
+    ] = None,
     host: Annotated[str, Parameter(help="Address at which it is served.")] = "127.0.0.1",
 ) -> None:
     """Serve the MLflow UI on the store's runs, or name the server that does."""
@@ -251,20 +254,23 @@ def ui(
     from pipelines.tracking import mlflow_ui, recovery, store, ui_server
 
     say_begin(f"Opening the runs in {store.display_uri()} for the MLflow UI.")
-    if not store.is_server():
+    is_served = store.is_server() or (port is None and bool(ui_server.running()))
+    port = PORT if port is None else port
+    address = ui_server.address() if is_served else ui_server.address(host, port)
+    if not is_served:
         ui_server.check_port(host, port)
     recovery.recover()
     bundles.import_if_own()
     if any(map(store.is_ours, store.client().search_experiments())):
         reference_runs.write()  # into a store of others they go by `reference` alone
         scoreboard.mark_standings()
-    addresses = mlflow_ui.links(ui_server.address(host, port))
+    addresses = mlflow_ui.links(address)
     width = max(map(len, addresses), default=0)
     for title, link in addresses.items():
         print(f"{title:<{width}}  {link}")
-    best = mlflow_ui.best_link(addresses) or ui_server.address(host, port)
-    if store.is_server():
-        print(f"Open this: {best}")
+    best = mlflow_ui.best_link(addresses) or address
+    if is_served:
+        print(f"It is served already. Open this: {best}")
     else:
         sys.stdout.flush()
         ui_server.serve(host, port, best)

@@ -181,7 +181,8 @@ def _print_study(document: dict[str, Any]) -> None:
     counts = outcome.describe_counts(document, document["start"], document["sampler"])
     print(
         f"{document['study']}: {document['recipe']} at {document['scale']} scale, "
-        f"{document['space']} by {document['sampler']}\n{counts}"
+        f"{document['space']} by {document['sampler']}{outcome.describe_budget(document['budget'])}"
+        f"\n{counts}"
     )
     if document["reused"]:
         print("Found finished; --force starts it over, a higher goal continues it.")

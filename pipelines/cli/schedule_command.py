@@ -191,14 +191,14 @@ def remove(name: JobName, /, *, storage: Storage = None) -> None:
 
 @command(app)
 def pause(name: JobName, /, *, storage: Storage = None) -> None:
-    """Let a job be due no more until it is resumed; one that runs goes on."""
+    """Pause a job until it is resumed; one that runs goes on."""
     _change(storage, name, "pause")
     print(f"{name} is paused until: {PROG} resume {name}")
 
 
 @command(app)
 def resume(name: JobName, /, *, storage: Storage = None) -> None:
-    """Let a paused job be due again at its times, from now on."""
+    """Let a paused job run again at its times, from now on."""
     _change(storage, name, "resume")
     print(f"{name} is due again at its times, from now on.")
 

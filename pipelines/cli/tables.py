@@ -96,7 +96,7 @@ def print_numbers(numbers: Sequence[Mapping[str, str]]) -> None:
 
     shown = [column for column in numbers[0] if column not in (OUTCOME, INTERVAL)]
     columns = sorted(shown, key=RULE.__eq__)  # the rule, which may be folded, at the end
-    heads = ["measured" if column == MEASURED else column for column in columns[1:]]
+    heads = ["mean ± sd" if column == MEASURED else column for column in columns[1:]]
     counts = Counter(SEEDS.findall(" ".join(row.get(MEASURED, "") for row in numbers)))
     usual = max(counts, key=counts.__getitem__, default="")
     table = plain_table("", *heads, whole=len(columns) - (RULE in columns))
@@ -136,13 +136,13 @@ def show_training(document: Mapping[str, Any]) -> None:
     took = format_duration(metrics["wall_s"]["mean"]) + " each" * several
     _print_markup(
         f"[bold]{document['recipe']}: {', '.join(headline)}[/] "
-        f"at {document['scale']} scale{seeds}, {took}"
+        f"at {document['scale']} scale{seeds}, {took} (run {document['run_id'][:8]})"
     )
     if document["reused"]:
         print(FOUND)
     keys = sorted(metrics, key=lambda key: not key.startswith("test_"))
     rows = [
-        {"": key, "measured": format_mean(metrics[key])}
+        {"": key, "mean ± sd" if several else "measured": format_mean(metrics[key])}
         | ({"reported": f"{reported[key]:g}" if key in reported else ""} if reported else {})
         for key in keys
     ]

@@ -6,10 +6,10 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
-from pipelines.errors import UserError, unknown
+from pipelines.errors import UserError, disk_error, unknown
 from pipelines.results import frames
 from pipelines.running import seed_statistics, seeds
-from pipelines.tracking import history, mlflow_ui, tracked_run, ui_server
+from pipelines.tracking import history, mlflow_ui, store, tracked_run, ui_server
 from pipelines.tracking.history import Row
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _keys(mappings: Any) -> list[str]:
 
 
 def find_run(name: str, rows: Sequence[Row]) -> Row:
-    """Return the run of that id or beginning of an id, else the newest of that name, of outlines.
+    """Return the run of that id or beginning of an id, else the newest of that name or title.
 
     The newest come first.
     """
@@ -127,7 +127,10 @@ def find_run(name: str, rows: Sequence[Row]) -> Row:
             f"The beginning of an id must be of one run. Received: {name}, of {len(matches)}. Give "
             "more letters."
         )
-    for row in matches or [row for row in rows if row.name == name]:
+    titled = [row for row in rows if row.tags.get(store.TITLE) == name]
+    over_seeds = [row for row in titled if row.tags.get("kind") == seeds.KIND]
+    named = [row for row in rows if row.name == name]
+    for row in (*matches, *named, *over_seeds, *titled):
         return history.row(row.id)
     names = {row.name for row in rows if row.tags.get("kind") != "setting"}
     shown_by = f"python -m pipelines ui (of an id, {MIN_ID_LETTERS} letters or more are enough)"
@@ -159,8 +162,14 @@ def write_figure(rows: Sequence[Row], out: Path) -> None:
     known = sorted(picture.canvas.get_supported_filetypes())
     if out.suffix.removeprefix(".") not in known:
         raise unknown("The ending of a picture's name", out.suffix or out.name, known)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    picture.savefig(out)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        picture.savefig(out)
+    except OSError as error:
+        raise disk_error(error)(
+            f"The picture needs a folder that can be written. Received: {error}. Name another with "
+            "--out."
+        ) from error
 
 
 def print_comparison(document: Mapping[str, Any]) -> None:
@@ -171,8 +180,10 @@ def print_comparison(document: Mapping[str, Any]) -> None:
 
     console, letters = Console(highlight=False), ascii_uppercase[: len(document["runs"])]
     for letter, run in zip(letters, document["runs"], strict=True):
-        console.print(f"{letter}  {run['name']} ({run['run_id'][:8]})", soft_wrap=True)
-    numbers = plain_table("", *letters)
+        state = "" if run["status"] == "FINISHED" else f", {run['status']}"
+        console.print(f"{letter}  {run['name']} ({run['run_id'][:8]}{state})", soft_wrap=True)
+    spread = any(sd for metric in document["metrics"].values() for sd in metric["sd"])
+    numbers = plain_table("mean ± sd" if spread else "", *letters)
     for key, metric in document["metrics"].items():
         numbers.add_row(key, *(_cell(metric, i) for i in range(len(letters))))
     differences = plain_table("", "difference", "95 % interval", "")
@@ -192,6 +203,8 @@ def print_comparison(document: Mapping[str, Any]) -> None:
     equal = document["equal_params"]
     said = f"{equal} other parameters are equal" if document["params"] else "No parameters differ"
     print(f"{said}.\n\nTheir curves, while `python -m pipelines ui` runs:\n{document['page']}")
+    if "figure" in document:
+        print(f"Their curves as a picture: {document['figure']}")
 
 
 def _describe_difference(metric: Mapping[str, Any], i: int) -> tuple[str, str, str] | None:
@@ -200,7 +213,7 @@ def _describe_difference(metric: Mapping[str, Any], i: int) -> tuple[str, str, s
     if difference is None:
         return None
     if interval is None:
-        return f"{difference:+.3g}", "none: one seed", "cannot be told from noise"
+        return f"{difference:+.3g}", "one seed: none", "not known"
     low, high = interval
     is_noise = low <= 0 <= high
     numbers = seed_statistics.format_difference(difference, low, high)

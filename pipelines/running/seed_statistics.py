@@ -136,8 +136,8 @@ def format_difference(value: float, low: float, high: float) -> tuple[str, str]:
 
 
 def format_number(value: float) -> str:
-    """Return a number to four digits, a large one to its units: `0.4678`, `5.037`, `115,272`."""
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
+    """Return a number to four digits, a large one to its units: `0.4678`, `5.037`, `1,832`."""
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 Sample = tuple[float, float, float]

@@ -66,13 +66,13 @@ def _describe_request(recipe: Recipe, run_id: str, example: Example) -> Iterator
     yield "**The stored network**"
     for title, text in describe_network(recipe).items():
         yield f"{title} {text}"
-    yield f"Serve it, from any folder:\n\n    {serve_line(f'runs:/{run_id}/model')}"
+    yield f"Serve it, from any folder: `{serve_line(f'runs:/{run_id}/model')}`"
     part, examples = example
     fetch = shell_line(f"mlflow artifacts download -u runs:/{run_id}/model/{STORED_EXAMPLE} -d .")
     about = f"Ask it, in a second terminal, about the first example of the {part} set"
     if isinstance(examples, Pictures):
         about += f", of class {class_names(recipe)[examples.labels[0]]}"
-    yield f"{about}:\n\n    {fetch}\n    {ask_line(f'model/{STORED_EXAMPLE}')}"
+    yield f"{about}: `{fetch} && {ask_line(f'model/{STORED_EXAMPLE}')}`"
 
 
 def describe_network(recipe: Recipe, logits: bool = False) -> dict[str, str]:
@@ -97,7 +97,7 @@ def describe_network(recipe: Recipe, logits: bool = False) -> dict[str, str]:
     height, width, channels = shape
     pictures = f"n pictures of {height} x {width} pixels, {COLOURS[channels]}"
     pixels = " ".join(["Pixels are from 0 to 255.", *filter(None, [SCALED.get(recipe.data)])])
-    other = "NaN for a picture with other pixels, from 0 to 1 for instance."
+    other = "NaN for a picture whose pixels leave that range, or are all from 0 to 1."
     return {
         "It reads": f"{reads}: {pictures}. {pixels}",
         "It gives": f"logits, {gives}, {order}."

@@ -44,12 +44,12 @@ def remove(client: DBOSClient, name: str) -> None:
 
 
 def pause(client: DBOSClient, name: str) -> None:
-    """Let a job be due no more until it is resumed."""
+    """Pause a job until it is resumed."""
     client.pause_schedule(_entry(client, name)["schedule_name"])
 
 
 def resume(client: DBOSClient, name: str) -> None:
-    """Let a paused job be due again from now on: its times in the pause do not count as missed."""
+    """Let a paused job run again from now on: its times in the pause do not count as missed."""
     job = find(client, name)
     if client.get_schedule(name)["status"] != "ACTIVE":  # type: ignore[index]
         add(client, job, replace=True)

@@ -101,18 +101,18 @@ def links(server: str) -> dict[str, str]:
 
 
 def best_link(addresses: Mapping[str, str]) -> str:
-    """Return the address to open first: of the claims beside the newest one, else the first.
+    """Return the address to open first: of the runs beside your newest one, else of the claims.
 
     Empty where there is none.
     """
-    newest = store.client().search_runs(
-        [each.experiment_id for each in store.client().search_experiments()],
-        "tags.kind = 'claim' and attributes.status = 'FINISHED'",
-        max_results=1,
-    )
-    for run in newest:
-        name = store.client().get_experiment(run.info.experiment_id).name
-        return addresses[f"{name}, by claim"]
+    experiments = [each.experiment_id for each in store.client().search_experiments()]
+    yours = f"tags.{store.OWNER} IS NULL and tags.kind != 'reference'"
+    for whose in (yours, "tags.kind = 'claim'"):
+        found = f"{whose} and attributes.status = 'FINISHED'"
+        for run in store.client().search_runs(experiments, found, max_results=1):
+            name = store.client().get_experiment(run.info.experiment_id).name
+            by_claim = ", by claim" * (run.data.tags["kind"] == "claim")
+            return addresses[name + by_claim]
     return next(iter(addresses.values()), "")
 
 
@@ -248,7 +248,9 @@ def comparison_page(run_ids: Sequence[str], charts: Sequence[Mapping[str, Any]] 
     if charts and len(numbers) == 1 and store.is_ours(store.client().get_experiment(numbers[0])):
         return f"{ui_server.address()}/{_runs_chart(numbers[0], run_ids, {CURVES: charts})}"
     ids, experiments = quote(json.dumps(list(run_ids))), quote(json.dumps(numbers))
-    return f"{ui_server.address()}/#/compare-runs?{MODELS}&runs={ids}&experiments={experiments}"
+    # The page reads `runs` only where it stands first.
+    found = f"runs={ids}&experiments={experiments}&{MODELS}"
+    return f"{ui_server.address()}/#/compare-runs?{found}"
 
 
 def learning_curves(trainings: Sequence[Row]) -> str:

@@ -32,11 +32,16 @@ def address(host: str = "", port: int = 0) -> str:
         return re.sub("//[^/@]*@", "//", store.uri())
     if host and port:
         return f"http://{host}:{port}"
+    return running() or DEFAULT
+
+
+def running() -> str:
+    """Return the address at which the present store is served by `serve` now; empty where none."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # no file, or another
-        running = json.loads((store.home() / RUNNING).read_text())
-        if heartbeat.reason_dead(running) is None:
-            return str(running["address"])
-    return DEFAULT
+        known = json.loads((store.home() / RUNNING).read_text())
+        if heartbeat.reason_dead(known) is None:
+            return str(known["address"])
+    return ""
 
 
 def check_port(host: str, port: int) -> None:
@@ -58,8 +63,9 @@ def serve(host: str, port: int, first: str) -> None:
     every user of the machine can read the arguments of a process, and in the address is a password.
     MLflow's Assistant runs commands on the server's machine in a container or not at all.
     """
-    here = {"address": address(host, port), **heartbeat.tags()}  # this process becomes the server
-    (store.home() / RUNNING).write_text(json.dumps(here))
+    if not running():  # links name the first of several
+        here = {"address": address(host, port), **heartbeat.tags()}  # this becomes the server
+        (store.home() / RUNNING).write_text(json.dumps(here))
     os.environ.setdefault("MLFLOW_ENABLE_ASSISTANT_SANDBOX", "true")
     os.environ["MLFLOW_BACKEND_STORE_URI"] = store.uri()
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"

@@ -111,7 +111,7 @@ def test_a_recipe_ends_with_its_errors_first_beside_the_reported_one(
     first, *rest, page = capfd.readouterr().out.splitlines()
     assert first == (
         "allconv-cifar10: test error 9.5 % (reported 6.38 %), validation error 8.25 % at paper "
-        "scale, 2 seeds, 2.1 h each"
+        f"scale, 2 seeds, 2.1 h each (run {run.id[:8]})"
     )
     row = "test_error_pct 9.50 ± 0.50 6.38"
     assert row in [" ".join(line.split()) for line in rest]

@@ -81,6 +81,11 @@ def test_two_settings_over_seeds_are_compared_by_their_seeds(
     assert [line.get_ydata()[-1] for line in axes.lines] == pytest.approx([*map(mean, errors)])
     with pytest.raises(UserError, match="ending of a picture's name"):
         comparison.write_figure(rows, tmp_path / "curves.doc")
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="needs a folder that can be written"):
+        comparison.write_figure(rows, tmp_path / "file" / "curves.png")
+    titles = [name.removesuffix(", 3 seeds") for name in names]
+    assert comparison.find_runs(titles) == rows  # not their trainings, which are newer
 
 
 def test_means_alone_are_metrics_of_a_run_over_seeds(home: Path) -> None:

@@ -212,16 +212,25 @@ def test_what_papers_report_stands_below_what_was_measured(home: Path) -> None:
     assert store.PAPERS_ALONE not in paper.tags
 
 
-def test_what_is_opened_first_are_the_claims_beside_the_newest(home: Path) -> None:
-    for experiment in ("trained networks", "linear theory"):
-        with tracked("c", experiment=experiment, kind="claim"):
-            pass
-    with tracked("t", experiment="trained networks"):
+def test_what_is_opened_first_are_the_runs_beside_your_newest(home: Path) -> None:
+    def first() -> str:
+        addresses = mlflow_ui.links("http://h")
+        best = mlflow_ui.best_link(addresses)
+        return next(title for title, link in addresses.items() if link == best)
+
+    project = {store.OWNER: store.PROJECT}
+    with tracked("p", experiment="linear theory", kind="claim", tags=project):
         pass
+    assert first() == "linear theory, by claim"
     with tracked("s", experiment="tuning", kind="trial"):
         pass
+    with tracked("c", experiment="trained networks", kind="claim"):
+        pass
+    assert first() == "trained networks, by claim"
+    with tracked("t", experiment="trained networks"):
+        pass
+    assert first() == "trained networks"
     links = mlflow_ui.links("http://h")
-    assert mlflow_ui.best_link(links) == links["linear theory, by claim"]
     assert view(links["tuning, best trials"])["orderByKey"] == "metrics.`val_error_pct`"
     columns = view(links["linear theory, by claim"])["columnOrder"]
     assert columns[:3] == ["attributes.`Run Name`", "tags.`standing`", "tags.`verdict`"]
@@ -235,6 +244,7 @@ def test_the_comparison_names_runs_and_experiments(home: Path) -> None:
     link = mlflow_ui.comparison_page(ids, [mlflow_ui.bar_chart("error")])
     query = parse_qs(link.partition("?")[2])
     assert query["workflowType"] == ["machine_learning"]
+    assert next(iter(query)) == "runs"  # the page reads it only there
     curves = parse_qs(mlflow_ui.learning_curves([*map(history.row, ids)]).partition("?")[2])
     assert all(each in curves["searchFilter"][0] for each in ids)
     assert json.loads(query["runs"][0]) == ids
@@ -279,6 +289,10 @@ def test_what_to_open_is_printed_when_the_server_answers_and_links_name_its_port
             with urllib.request.urlopen(f"{where}/health", timeout=5) as answer:  # noqa: S310
                 assert answer.status == 200
             assert ui_server.address() == where
+            again = subprocess.run(
+                words[:4], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+            )
+            assert again.stdout.splitlines()[-1].startswith("It is served already. Open this: ")
         finally:
             server.terminate()
     assert ui_server.address() == ui_server.DEFAULT

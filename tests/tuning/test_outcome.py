@@ -83,7 +83,7 @@ def test_the_best_of_each_family_is_shown_and_ties_are_named() -> None:
         "3 (published: cosine)",
         "0 (published)",
     ]
-    assert "trial 1, 7.00 %. Equal: trial 2; the first that ended is taken." in said(found)
+    assert "trial 1, linear, 7.00 %. Equal: trial 2; the first that ended is taken." in said(found)
 
 
 def test_a_gain_in_the_noise_is_no_gain_and_a_large_one_is_a_gain() -> None:
@@ -96,6 +96,12 @@ def test_a_gain_in_the_noise_is_no_gain_and_a_large_one_is_a_gain() -> None:
     assert "No gain shown" in said(searched((6.0, PAPER), (6.0, {})))
 
 
+def test_a_search_in_which_nothing_has_learned_says_so() -> None:
+    hint = "No trial has learned much: guessing has an error of 90 %."
+    assert hint in said(searched((90.0, PAPER), (75.0, {})))
+    assert hint not in said(searched((90.0, PAPER), (60.0, {})))
+
+
 def test_without_a_published_or_a_complete_trial_there_is_no_gain() -> None:
     assert outcome.find_gain(PLAN, searched((9.0, {}))) is None
     assert outcome.find_gain(PLAN, []) is None
@@ -106,7 +112,7 @@ def test_test_errors_with_new_seeds_have_their_own_interval() -> None:
     found = searched((60.0, PAPER), (7.0, {}))
     ends = {"ci_low/test_gain_pct": -1.0, "ci_high/test_gain_pct": 5.0}
     words = said(found, test_error_pct=8.0, baseline_test_error_pct=10.0, **ends)
-    assert "8.00 % by the best, 10.00 % by the published one" in words
+    assert "8.00 % by the best, 10.00 % by the recipe's own schedule" in words
     assert "2.00 points, 95 % interval -1.00 to 5.00: no gain shown" in words
 
 

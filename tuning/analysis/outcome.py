@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
+from pipelines.errors import UserError
 from pipelines.running.seed_statistics import difference_interval, standard_deviation
 from pipelines.tracking import history, store
 from tuning.analysis import trial_results
@@ -14,6 +15,7 @@ from tuning.search import spaces
 
 SEED_KIND = "trial seed"  # the runs below a trial's that has several seeds
 NORMAL = 1.96  # standard deviations on either side that hold 95 % of a normal distribution
+HARDLY_LEARNED = 0.8  # times the error of guessing: a best trial above it says little
 COLUMNS = ("best of each family", "validation error", "trial")
 Interval = tuple[float, float]
 
@@ -30,6 +32,11 @@ def describe_counts(counts: Mapping[str, int], start: str, sampler: str) -> str:
     published, chosen = counts["published_trials"], counts["chosen_trials"]
     total, first = published + chosen, describe_first(published, start)
     return f"{total} trial{'' if total == 1 else 's'}: {first}, {chosen} that {sampler} chose"
+
+
+def describe_budget(budget: float) -> str:
+    """Return `, 0.5 of the steps`; empty of a study of whole trainings."""
+    return "" if budget == 1 else f", {budget:g} of the steps"
 
 
 def describe_first(count: int, start: str) -> str:
@@ -92,7 +99,9 @@ def find_gain(plan: StudyPlan, trials: Sequence[Any]) -> dict[str, Any] | None:
     gain = {
         "trial": best.number,
         "label": label_of(plan, best),
+        "family": best.params.get("schedule", plan.base.schedule),
         OBJECTIVE: error,
+        "chance_pct": _chance_pct(plan),
         "equal": sorted(trial.number for trial in equal if trial != best),
         "over_trial": published.number,
         "over": label_of(plan, published),
@@ -109,6 +118,14 @@ def find_gain(plan: StudyPlan, trials: Sequence[Any]) -> dict[str, Any] | None:
     interval, basis = gain_interval(old, new, examples, "validation")
     low, high = interval or (None, None)
     return gain | {"ci_low": low, "ci_high": high, "basis": basis}
+
+
+def _chance_pct(plan: StudyPlan) -> float | None:
+    """Return the error of guessing; None where data of one's own are no longer here."""
+    try:
+        return plan.chance_pct
+    except UserError:
+        return None
 
 
 def gain_interval(
@@ -163,7 +180,8 @@ def sentences(document: Mapping[str, Any]) -> list[str]:
     if gain is None:
         return []
     best, over = name(gain["trial"], gain["label"]), name(gain["over_trial"], gain["over"])
-    lines = [f"Best by validation error: {best}, {gain[OBJECTIVE]:.2f} %."]
+    error = gain[OBJECTIVE]
+    lines = [f"Best by validation error: {best}, {gain['family']}, {error:.2f} %."]
     if gain["equal"]:
         others = ", ".join(map(str, gain["equal"]))
         plural = "s" if len(gain["equal"]) > 1 else ""
@@ -179,14 +197,23 @@ def sentences(document: Mapping[str, Any]) -> list[str]:
             f"({gain['basis']}). The best of several trials is partly luck, so this gain is an "
             "upper estimate."
         )
+    if gain["chance_pct"] and error > HARDLY_LEARNED * gain["chance_pct"]:
+        lines.append(
+            f"No trial has learned much: guessing has an error of {gain['chance_pct']:.0f} %. "
+            "Search at a larger --scale, or with a larger --budget."
+        )
     if (test := metrics.get("test_error_pct")) is not None:
         lines.append(f"Test error with new seeds: {test:.2f} % by the best")
         if (of_start := metrics.get("baseline_test_error_pct")) is not None:
             low, high = (metrics.get(f"{end}/test_gain_pct") for end in ("ci_low", "ci_high"))
             gained = _format_gain(of_start - test, low, high)
-            lines[-1] += f", {of_start:.2f} % by the {document['start']} one. Gain: {gained}"
+            lines[-1] += f", {of_start:.2f} % by {_of_start(document['start'])}. Gain: {gained}"
         lines[-1] += "."
     return lines
+
+
+def _of_start(start: str) -> str:
+    return "the given schedule" if start == "given" else "the recipe's own schedule"
 
 
 def name(number: int, label: str) -> str:

@@ -129,8 +129,8 @@ def _note(plan: StudyPlan, numbers: Mapping[str, float], run_id: str, trials: Se
     source = get_recipe(plan.recipe, plan.target_scale).source
     counts = outcome.describe_counts(outcome.count_trials(trials), plan.start, plan.sampler)
     lines = [
-        f"**{plan.recipe}** at {plan.scale} scale ({source}), {plan.space} by {plan.sampler}. "
-        f"{counts}."
+        f"**{plan.recipe}** at {plan.scale} scale ({source}), {plan.space} by {plan.sampler}"
+        f"{outcome.describe_budget(plan.budget)}. {counts}."
     ]
     if plan.proxy:
         lines.append(
@@ -144,7 +144,7 @@ def _note(plan: StudyPlan, numbers: Mapping[str, float], run_id: str, trials: Se
         rows = [[*outcome.cells(row), f"`{row['settings']}`"] for row in families]
         lines.append("\n".join(markdown_table([*outcome.COLUMNS, "settings"], rows)))
     if (best := trial_results.best_trial(trials)) is not None:
-        lines.append(f"Repeat the best: `{command(plan, override_flags(plan, best))}`")
+        lines.append(f"To train the best: `{command(plan, override_flags(plan, best))}`")
     charts = [mlflow_ui.line_chart([key], log_y=False) for key in (OBJECTIVE, "learning_rate")]
     chart = mlflow_ui.children_chart(run_id, charts)
     return "\n\n".join([*lines, f"[The curves of its trials in one chart]({chart})"])
@@ -191,6 +191,7 @@ def document(study: Any, plan: StudyPlan, row: history.Row) -> dict[str, Any]:
         **{key: plan.identity[key] for key in ("recipe", "scale", "space", "sampler", "pruner")},
         "proxy": plan.proxy,
         "start": plan.start,
+        "budget": plan.budget,
         "best": best,
         "target_scale": plan.target_scale,
         "repeat": None if best is None else command(plan, best),
