@@ -11,7 +11,11 @@ from pipelines import api
 from pipelines.errors import UserError
 from tests.conftest import ROOT
 
-EXPECTED = ("once (bundles: 1).", "are recorded already.")  # what a notebook says beside its cells
+EXPECTED = (
+    "(once), bundles: 1.",
+    "are recorded already.",
+    "--trials 20 has room.",
+)  # what a notebook says beside its cells
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 

@@ -56,7 +56,7 @@ def import_missing(names: Collection[str] | None) -> int:
     present = _find_present(listed.values())
     missing = [file for file, rows in listed.items() if not _is_here(rows, present)]
     if missing:
-        print(f"Importing the project's runs (once): {len(missing)} bundles.", file=sys.stderr)
+        print(f"Importing the project's runs (once), bundles: {len(missing)}.", file=sys.stderr)
     imported = 0
     for file in missing:
         with _leave_out_damaged(file):
