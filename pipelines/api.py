@@ -33,6 +33,7 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.results import comparison, frames
 from pipelines.results import scoreboard as board
 from pipelines.results.evidence import bundles
+from pipelines.running import seeds
 from pipelines.running.existing import PER_STEP, select_final
 from pipelines.running.run_options import RunOptions
 from pipelines.running.seed_statistics import format_spread
@@ -230,7 +231,7 @@ class Result:
         import pandas as pd
 
         if "claim" not in self.document:
-            rows = frames.trainings(history.row(self.run_id))
+            rows = seeds.trainings(history.row(self.run_id))
             ids = [{"seed": int(row.params["seed"]), "run_id": row.id} for row in rows]
             final = [select_final(row.metrics) for row in rows]
             return pd.DataFrame([a | b for a, b in zip(ids, final, strict=True)])
@@ -239,7 +240,7 @@ class Result:
     def runs(self) -> "pd.DataFrame":
         """Return its runs, as `api.runs` does: trainings, settings of a sweep, else its own."""
         if "claim" not in self.document:
-            return frames.table_of(frames.trainings(history.row(self.run_id)))
+            return frames.table_of(seeds.trainings(history.row(self.run_id)))
         below = history.rows_with_evidence(None, **{store.PARENT: self.run_id})[::-1]
         trainings = history.trainings_of(self.run_id)[::-1]
         return frames.table_of(trainings or below or [history.row(self.run_id)])

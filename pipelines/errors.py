@@ -57,7 +57,7 @@ def unknown(what: str, received: str, choices: Iterable[str], listed_by: str = "
     prefixed = [name for name in choices if received and name.startswith(received)]
     near = difflib.get_close_matches(received, choices, n=1) or prefixed
     hint = f"Did you mean {near[0]}? " if near else ""
-    listed = f"Choices: {', '.join(choices[:FEW])}."
+    listed = f"Choices: {', '.join(choices[:FEW])}." if choices else "There is none yet."
     if len(choices) > FEW:
         listed = f"All: {listed_by}" if listed_by else f"{listed[:-1]}, ... ({len(choices)})."
     return UserError(f"{what} must be a known name. Received: {received!r}. {hint}{listed}")

@@ -11,9 +11,10 @@ from cyclopts import Parameter
 from pipelines.cli.parsing import DataDir, Json, add_command, call, command, new_app
 from pipelines.cli.shell import exit_with_error, print_answer, use_data_dir
 from pipelines.data import datasets
-from pipelines.data.integrity import UNREADABLE, explain_damage
+from pipelines.data.integrity import UNREADABLE, describe, explain_damage
 from pipelines.data.integrity import check as check_all
 from pipelines.data.own import packing, prepared_set
+from pipelines.errors import UserError
 from pipelines.runtime.progress import say_begin
 
 PROG = "python -m pipelines data"
@@ -109,8 +110,12 @@ def _begin(about: str, data_dir: Path | None, json: bool) -> None:
 
 
 def _print_state(name: str, json: bool) -> None:
-    with explain_damage(name):
-        row = datasets.get(name).check(required=True)
+    data_set = datasets.get(name)
+    row = describe(name)
+    if row["state"] == UNREADABLE:
+        raise UserError(f"A data set must be readable. Received: {name}: {row['why']}")
+    if not row.get("prepared"):
+        row = data_set.check(required=True)  # says how it is made
     print_answer(row, json, lambda row: show([row]))
 
 

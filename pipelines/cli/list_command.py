@@ -91,7 +91,7 @@ def show(document: Mapping[str, list[Any]]) -> None:
     from pipelines.measurement.verdict import VERDICTS
 
     longest = max(len(row["name"]) for row in document["claims"])
-    for verdict in VERDICTS:
+    for verdict in dict.fromkeys([*VERDICTS, *(row["verdict"] for row in document["claims"])]):
         names = [row["name"] for row in document["claims"] if row["verdict"] == verdict]
         if names:
             print(f"claims, {verdict}: {len(names)}")

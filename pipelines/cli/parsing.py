@@ -26,6 +26,7 @@ from pipelines.errors import UserError
 from pipelines.recipes.settings import HIDDEN
 
 HELP = ("--help", "-h")
+ADDED = ("grid",)
 OPTIONS = "Options"  # the panel of --help for what belongs to the command itself
 
 DATA_TEXT = "Folder of prepared data sets (default: TFDS_DATA_DIR, else ~/tensorflow_datasets)."
@@ -160,14 +161,19 @@ def named(text: str, label: str = "name", choices: Iterable[str] = ()) -> inspec
 
 
 def _read_by_us(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Return a parameter whose words `_value_of` reads: cyclopts takes 1.5 for a whole number."""
+    """Return a parameter whose words `_value_of` reads: cyclopts takes 1.5 for a whole number.
+
+    Of an option that is repeated the last one counts; those of ADDED add up.
+    """
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         return parameter
     kind = parameter.annotation
     plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
     def convert(_: Any, tokens: Sequence[Any]) -> Any:
-        return _value_of(plain, [token.value for token in tokens])
+        begins = [i for i, token in enumerate(tokens) if token.index == 0]
+        last = begins[-1] if begins and parameter.name not in ADDED else 0
+        return _value_of(plain, [token.value for token in tokens[last:]])
 
     return parameter.replace(annotation=Annotated[kind, Parameter(converter=convert)])
 

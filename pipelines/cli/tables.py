@@ -13,7 +13,8 @@ from pipelines.measurement.claim_view import INTERVAL, MEASURED, OUTCOME, RULE, 
 from pipelines.measurement.quotation import SEPARATOR
 from pipelines.measurement.verdict import AFFIRMED, DENIED, NOT_JUDGED, NOT_RUN
 from pipelines.recipes import catalog
-from pipelines.results import frames, scoreboard
+from pipelines.results import scoreboard
+from pipelines.running import seeds
 from pipelines.running.seed_statistics import format_mean
 from pipelines.runtime.durations import format_duration
 from pipelines.runtime.plain_table import plain_table, print_prose
@@ -132,11 +133,11 @@ def show_training(document: Mapping[str, Any]) -> None:
         printed = f" (reported {reported[key]:g}{unit})" if key in reported else ""
         headline.append(f"{name} {number} {metrics[key]['mean']:.4g}{unit}{printed}")
     several = document["seeds"] > 1
-    seeds = f", {document['seeds']} seeds" if several else ""
+    count = f", {document['seeds']} seeds" if several else ""
     took = format_duration(metrics["wall_s"]["mean"]) + " each" * several
     _print_markup(
         f"[bold]{document['recipe']}: {', '.join(headline)}[/] "
-        f"at {document['scale']} scale{seeds}, {took} (run {document['run_id'][:8]})"
+        f"at {document['scale']} scale{count}, {took} (run {document['run_id'][:8]})"
     )
     if document["reused"]:
         print(FOUND)
@@ -147,7 +148,7 @@ def show_training(document: Mapping[str, Any]) -> None:
         for key in keys
     ]
     print_numbers(rows)
-    found = frames.trainings(history.row(document["run_id"])) if several else []
+    found = seeds.trainings(history.row(document["run_id"])) if several else []
     if found:  # they may have been deleted since
         curves = f"{ui_server.address()}/{mlflow_ui.learning_curves(found)}"
         print(f"The learning curves of its seeds, mean and band, {SERVED}\n{curves}")

@@ -36,7 +36,7 @@ def explain_damage(name: str) -> Iterator[None]:
 
 def check() -> dict[str, Any]:
     """Return every data set as `data check NAME` says it, or why it cannot be read."""
-    rows = [_describe(name) for name in datasets.names()]
+    rows = [describe(name) for name in datasets.names()]
     return {
         "data": rows,
         UNREADABLE: [row["name"] for row in rows if row["state"] == UNREADABLE],
@@ -52,11 +52,12 @@ def is_at_hand(name: str) -> bool:
     try:
         data_set = datasets.get(name)
         return data_set.examples(data_set.defaults()) > 0
-    except Exception:  # as `_describe`
+    except Exception:  # as `describe`
         return False
 
 
-def _describe(name: str) -> dict[str, Any]:
+def describe(name: str) -> dict[str, Any]:
+    """Return what is known of a data set; its state is UNREADABLE where it is damaged, and why."""
     try:
         with explain_damage(name):
             description = datasets.get(name).check()

@@ -21,6 +21,7 @@ from pipelines.measurement.claim_run import json_document, page, settings_table
 from pipelines.measurement.grid import Cell, Measured
 from pipelines.measurement.plan import ONLY_SEED, MeasurementPlan, values_by_metric
 from pipelines.measurement.workers import executor
+from pipelines.recipes.settings import SCALES
 from pipelines.running.run_options import DEFAULT, RunOptions
 from pipelines.running.seed_statistics import summarize
 from pipelines.runtime import signals
@@ -197,8 +198,8 @@ def _measure_and_record(
             plan.claim.require(name)
     earlier_s = float(history.row(resume).tags.get(BUSY_S, 0)) if resume else 0.0
     started = time.perf_counter() - earlier_s
-    standing = store.YOURS if plan.is_as_stated else store.UNCOUNTED
-    stands = {store.STANDING: f"{plan.name} {standing}"} if plan.kind == "claim" else {}
+    is_claim = plan.kind == "claim"
+    stands = {store.STANDING: f"{plan.name} {store.UNCOUNTED}"} if is_claim else {}
     with tracked_run.track(
         page.run_name(plan),
         experiment=plan.claim.family,
@@ -225,7 +226,20 @@ def _measure_and_record(
         wall_s = time.perf_counter() - started + before_s
         _record(plan, run, measured, wall_s)
     cells.drop(plan, measured)
+    if is_claim and plan.is_as_stated:
+        _let_count(plan, run.id)
     return run.id
+
+
+def _let_count(plan: MeasurementPlan, run_id: str) -> None:
+    """Tag a finished run as the one of yours that counts, unless one at a larger scale does."""
+    yours, uncounted = (f"{plan.name} {each}" for each in (store.YOURS, store.UNCOUNTED))
+    counted = history.rows(kind="claim", claim=plan.name, **{store.STANDING: yours})
+    if any(SCALES.index(row.tags["scale"]) > SCALES.index(plan.scale) for row in counted):
+        return
+    for row in counted:
+        store.client().set_tag(row.id, store.STANDING, uncounted)
+    store.client().set_tag(run_id, store.STANDING, yours)
 
 
 def _record(plan: MeasurementPlan, run: Run, measured: Sequence[Measured], wall_s: float) -> None:

@@ -13,6 +13,7 @@ from pipelines.running.seed_statistics import mean_interval, prediction_interval
 
 BROKEN, INCONCLUSIVE, HOLDS = OUTCOMES = ("broken", "inconclusive", "holds")  # weakest first
 NOT_JUDGED = "not judged (smaller run)"
+FORMERLY = "smaller scale"  # the same in runs of 0.2
 NOT_DECIDABLE = "not decidable here"
 NOT_RUN = "not run"
 UNDECIDED = (NOT_RUN, NOT_DECIDABLE)  # without a run
@@ -52,7 +53,7 @@ DENIED = {words.broken for words in (THEOREM, EXPERIMENT)}
 
 def agree(first: str, second: str) -> bool:
     """Return whether two verdicts say the same, also in the words of older runs."""
-    kinds = (AFFIRMED, DENIED, {NOT_JUDGED, "smaller scale"}, {first})
+    kinds = (AFFIRMED, DENIED, {NOT_JUDGED, FORMERLY}, {first})
     return next(kind for kind in kinds if first in kind).issuperset({second})
 
 

@@ -5,6 +5,7 @@ own. Costs are about: GPU hours at 15 TFLOP/s, CPU minutes from the measured tim
 """
 
 import dataclasses
+import hashlib
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -17,6 +18,7 @@ from pipelines.recipes.recipe import LENGTHS, Recipe
 Args = Mapping[str, Any]
 Scales = dict[str, Recipe]
 NOTHING: Args = MappingProxyType({})
+MAX_TITLE = 200  # letters: a name, of which it is a part, has at most 250 in some databases
 
 
 def get_recipe(name: str, scale: str = "cpu") -> Recipe:
@@ -38,7 +40,10 @@ def title(recipe: Recipe) -> str:
     }
     scale = min(described, key=lambda each: (len(described[each]), each != "cpu"), default="cpu")
     words = [scale] * (scale != "cpu") + described.get(scale, [])
-    return f"{recipe.name} {', '.join(words)}".strip()
+    said = f"{recipe.name} {', '.join(words)}".strip()
+    if len(said) <= MAX_TITLE:
+        return said
+    return f"{said[: MAX_TITLE - 12]}... {hashlib.sha256(said.encode()).hexdigest()[:8]}"
 
 
 def _changes(recipe: Recipe, base: Recipe) -> list[str]:
@@ -50,12 +55,12 @@ def _changes(recipe: Recipe, base: Recipe) -> list[str]:
     changed += [key for key in named if settings[key] != before[key]]
     words = []
     if (is_other := "schedule" in changed) or "learning_rate" in changed:
-        words.append(f"{recipe.schedule if is_other else 'rate'} {recipe.learning_rate:g}")
+        words.append(f"{recipe.schedule if is_other else 'rate'} {recipe.learning_rate!r}")
     said = {"seed", "schedule", "learning_rate"}
     said |= {key for key in LENGTHS if settings[key] == "null"}  # the other one is set
     for key in (key for key in changed if key not in said):
         option, value = key.rpartition(".")[2].replace("_", " "), settings[key]
-        plain = re.sub(r'[][",]', "", value).replace("null", "none")
+        plain = re.sub(r'[][",]', "", value).replace("null", "") or "none"
         words.append({"true": option, "false": f"no {option}"}.get(value, f"{option} {plain}"))
     return words
 

@@ -1,12 +1,12 @@
 """Runs side by side: learning curves, numbers with what is noise, and settings that differ."""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
-from pipelines.errors import UserError, disk_error, unknown
+from pipelines.errors import UserError, disk_error, short, unknown
 from pipelines.results import frames
 from pipelines.running import seed_statistics, seeds
 from pipelines.tracking import history, mlflow_ui, store, tracked_run, ui_server
@@ -81,7 +81,7 @@ def trainings(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """Return by the name of a run the trainings behind it; empty unless all runs have some."""
     found = {}
     for row in rows:
-        below = frames.trainings(row) if row.tags.get("kind") in TRAININGS else []
+        below = seeds.trainings(row) if row.tags.get("kind") in TRAININGS else []
         if not below:
             return {}
         found[row.name if row.name not in found else f"{row.name} ({row.id[:8]})"] = below
@@ -160,15 +160,16 @@ def write_figure(rows: Sequence[Row], out: Path) -> None:
     """Write the picture of a comparison into a file, of the kind that its name says."""
     picture = draw(rows)
     known = sorted(picture.canvas.get_supported_filetypes())
-    if out.suffix.removeprefix(".") not in known:
+    if out.suffix.removeprefix(".").lower() not in known:
         raise unknown("The ending of a picture's name", out.suffix or out.name, known)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         picture.savefig(out)
-    except OSError as error:
-        raise disk_error(error)(
-            f"The picture needs a folder that can be written. Received: {error}. Name another with "
-            "--out."
+    except (OSError, RuntimeError) as error:  # as where LaTeX is not installed
+        kind = disk_error(error) if isinstance(error, OSError) else UserError
+        raise kind(
+            f"The picture needs a file that can be written. Received: {short(error)}. Name "
+            "another with --out."
         ) from error
 
 
@@ -183,20 +184,19 @@ def print_comparison(document: Mapping[str, Any]) -> None:
         state = "" if run["status"] == "FINISHED" else f", {run['status']}"
         console.print(f"{letter}  {run['name']} ({run['run_id'][:8]}{state})", soft_wrap=True)
     spread = any(sd for metric in document["metrics"].values() for sd in metric["sd"])
-    numbers = plain_table("mean ± sd" if spread else "", *letters)
-    for key, metric in document["metrics"].items():
-        numbers.add_row(key, *(_cell(metric, i) for i in range(len(letters))))
+    head = ["mean ± sd" if spread else "", *letters]
+    numbers = [
+        [key, *(_cell(metric, i) for i in range(len(letters)))]
+        for key, metric in document["metrics"].items()
+    ]
     differences = plain_table("", "difference", "95 % interval", "")
     for key in (key for key in FIRST if key in document["metrics"]):
         for i, letter in [*enumerate(letters)][1:]:
             if row := _describe_difference(document["metrics"][key], i):
                 differences.add_row(f"{key}, {letter} - A", *row)
-    params = plain_table("", *letters)
-    for key, values in document["params"].items():
-        whole = [MISSING if value is None else value for value in values]
-        n = MAX_VALUE_LETTERS
-        params.add_row(key, *(each if len(each) <= n else f"{each[:n]}..." for each in whole))
-    for table in (numbers, differences, params):
+    params = [[key, *map(_shorten, values)] for key, values in document["params"].items()]
+    tables = [*_tables(head, numbers, console.width), differences]
+    for table in (*tables, *_tables(["", *letters], params, console.width)):
         if table.row_count:
             console.print()
             console.print(table)
@@ -205,6 +205,30 @@ def print_comparison(document: Mapping[str, Any]) -> None:
     print(f"{said}.\n\nTheir curves, while `python -m pipelines ui` runs:\n{document['page']}")
     if "figure" in document:
         print(f"Their curves as a picture: {document['figure']}")
+
+
+def _tables(head: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> Iterator[Any]:
+    """Yield tables of at most that width, each with the first column and some of the others."""
+    from pipelines.runtime.plain_table import GAP, plain_table
+
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    parts: list[list[int]] = [[0]]
+    for column in range(1, len(widths)):
+        shown = [*parts[-1], column]
+        if len(shown) > 2 and sum(widths[each] + GAP for each in shown) - GAP > room:
+            parts.append([0])
+        parts[-1].append(column)
+    for part in parts:
+        table = plain_table(*(head[each] for each in part), whole=len(part))
+        for row in rows:
+            table.add_row(*(row[each] for each in part))
+        yield table
+
+
+def _shorten(value: str | None) -> str:
+    if value is None:
+        return MISSING
+    return value if len(value) <= MAX_VALUE_LETTERS else f"{value[:MAX_VALUE_LETTERS]}..."
 
 
 def _describe_difference(metric: Mapping[str, Any], i: int) -> tuple[str, str, str] | None:

@@ -16,17 +16,6 @@ COMPARED = ("val_error_pct", "train_error_pct", "val_loss", "train_loss")  # the
 DRAWN = ("batch_loss", "val_error_pct", "val_loss")  # the first two that a training has
 
 
-def trainings(row: history.Row) -> list[history.Row]:
-    """Return the trainings behind a run over seeds, seed by seed; of a training, itself."""
-    if row.tags["kind"] != "seeds":
-        return [row]
-    stated, newest = history.without_seed(row.params), dict[int, history.Row]()
-    for each in history.rows(kind="training", recipe=row.tags["recipe"]):
-        if history.without_seed(each.params) == stated:
-            newest.setdefault(int(each.params["seed"]), each)
-    return [newest[seed] for seed in range(int(row.params["seeds"])) if seed in newest]
-
-
 def table_of(rows: Iterable[history.Row]) -> "pd.DataFrame":
     """Return runs as a table: params and metrics as numbers where they are some."""
     import pandas as pd

@@ -24,6 +24,7 @@ def read(file: Path | None = None) -> dict[str, Any]:
     try:
         document: dict[str, Any] = json.loads(file.read_bytes())
         for claim in [*document["claims"], *document["unfinished"]]:
+            claim["claim"], claim["source"], claim["verdict"]
             for metric in claim["metrics"].values():
                 if metric["mean"] is None:  # the networks diverged: JSON has no NaN
                     metric["mean"] = math.nan

@@ -21,6 +21,7 @@ from pipelines.measurement.claim_run import json_document
 from pipelines.measurement.claim_run.json_document import JsonDocument
 from pipelines.measurement.claim_view import ClaimView
 from pipelines.measurement.plan import stated_plan_of
+from pipelines.measurement.verdict import FORMERLY, NOT_JUDGED
 from pipelines.recipes.settings import SCALES
 from pipelines.results import counts, markdown, published, reference_runs, regressions, web_page
 from pipelines.results.evidence import recorded
@@ -166,7 +167,9 @@ def _standings() -> Iterator[tuple[history.Row, dict[str, str]]]:
         counts = store.YOURS if row.id in yours else store.UNCOUNTED
         if row.origin in projects:
             counts = store.PROJECTS
-        yield row, {store.STANDING: f"{row.tags['claim']} {counts}"}
+        # A verdict in the words of earlier versions is written in those of today.
+        renamed = {"verdict": NOT_JUDGED} if row.tags.get("verdict") == FORMERLY else {}
+        yield row, {store.STANDING: f"{row.tags['claim']} {counts}", **renamed}
     for row in history.rows(kind=reference_runs.KIND):
         name = row.tags["claim"]
         standing, alone = (f"{name} {store.PAPERS}", "") if name in measured else ("", name)

@@ -93,16 +93,33 @@ def _over_seeds(
     return _document(recipe, seeds, parent.id, metrics)
 
 
+def trainings(row: Row) -> list[Row]:
+    """Return the trainings behind a run over seeds, seed by seed; of a training, itself."""
+    if row.tags["kind"] != KIND:
+        return [row]
+    stated, newest = history.without_seed(row.params), dict[int, Row]()
+    for each in history.rows(kind="training", recipe=row.tags["recipe"]):
+        if history.without_seed(each.params) == stated:
+            newest.setdefault(int(each.params["seed"]), each)
+    return [newest[seed] for seed in range(int(row.params["seeds"])) if seed in newest]
+
+
 def spreads(row: Row) -> dict[str, dict[str, Any]]:
     """Return mean, sd, n, ci_low, ci_high of every metric of a recorded run.
 
-    Of a run over seeds they are in its table, which an export may leave out; of a claim, and of
-    runs over seeds before 0.3, among its metrics. Of a single run the numbers are the means.
+    Of a run over seeds they are in its table, or, where an export has left that out, those of its
+    trainings; of a claim, and of runs over seeds before 0.3, among its metrics. Of a single run the
+    numbers are the means.
     """
-    in_table = row.tags.get("kind") == KIND and not any(key.startswith("n/") for key in row.metrics)
-    if in_table and (text := store.artifact(row.id, TABLE)):
-        return read_table(text.decode())
-    return metric_spreads(row.metrics, int(row.params.get("seeds", 1)))
+    count = int(row.params.get("seeds", 1))
+    if row.tags.get("kind") == KIND and not any(key.startswith("n/") for key in row.metrics):
+        if text := store.artifact(row.id, TABLE):
+            return read_table(text.decode())
+        found = trainings(row)
+        if len(found) == count:
+            values = {key: [each.metrics[key] for each in found] for key in row.metrics}
+            return metric_spreads(summarize(values), count)
+    return metric_spreads(row.metrics, count)
 
 
 def _note(recipe: Recipe, metrics: Mapping[str, Mapping[str, Any]], chart: str) -> str:

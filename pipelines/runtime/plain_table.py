@@ -5,6 +5,8 @@ import textwrap
 from collections.abc import Collection
 from typing import Any
 
+GAP = 3  # columns of a terminal between two of a table
+
 
 def plain_table(*columns: str, right: Collection[str] = (), whole: int = 1) -> Any:
     """Return rich's table with these columns, a line below their head, to add rows to.

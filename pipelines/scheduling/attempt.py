@@ -343,6 +343,8 @@ def main(arguments: list[str]) -> None:
     """Run the attempt specified in a folder (`run FOLDER`), or close one that was killed."""
     folder = Path(arguments[-1])
     fields = json.loads((folder / SPEC).read_text())
+    if "tick" in fields:  # of 0.2
+        fields["due"] = fields.pop("tick")
     spec = AttemptSpec(**fields | {"words": tuple(fields["words"])})
     outcome = (close_killed if arguments[0] == "close" else run_tracked)(spec, folder)
     with replace_whole(folder / OUTCOME) as half:

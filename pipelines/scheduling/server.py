@@ -123,9 +123,9 @@ def _apply_rules(job: ScheduledJob, at: datetime) -> dict[str, Any] | None:
             return _row(MISSED, NOT_SERVED)
         if (later := job.next_due(at)) and later <= now:
             return _row(MISSED, f"{NOT_SERVED}, and a later due time stands for it")
-    if _open_runs(job):
+    began = _mark_running(job)
+    if any(_began(row) < began for row in _open_runs(job)):
         return _row(SKIPPED, "the job was still running")
-    _mark_running(job)
     return None
 
 
@@ -133,10 +133,17 @@ def _row(state: str, why: str) -> dict[str, Any]:
     return {"state": state, "why": why}
 
 
-def _mark_running(job: ScheduledJob) -> None:
-    """Record that the workflow that runs now has begun, for other processes to read."""
-    attributes = {"job": job.name, "phase": RUNNING, "beat": time.time()}
-    DBOS.update_workflow_attributes(str(DBOS.workflow_id), attributes)
+def _mark_running(job: ScheduledJob) -> tuple[float, str]:
+    """Record that the workflow that runs now has begun, for other processes to read; and when."""
+    workflow, now = str(DBOS.workflow_id), time.time()
+    attributes = {"job": job.name, "phase": RUNNING, "beat": now, "began": now}
+    DBOS.update_workflow_attributes(workflow, attributes)
+    return now, workflow
+
+
+def _began(row: WorkflowStatus) -> tuple[float, str]:
+    """Return when a workflow has begun; of two that begin at once the order of their names."""
+    return (row.attributes or {}).get("began", 0.0), row.workflow_id
 
 
 def _open_runs(job: ScheduledJob) -> list[WorkflowStatus]:

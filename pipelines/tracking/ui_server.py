@@ -4,6 +4,7 @@
 and prints what to open first: a process of its own, for `ui` becomes the server.
 """
 
+import errno
 import json
 import os
 import re
@@ -45,14 +46,18 @@ def running() -> str:
 
 
 def check_port(host: str, port: int) -> None:
-    """Raise UserError where another process, maybe a UI, has the port."""
+    """Raise UserError where another process, maybe a UI, has the port, or there is none such."""
+    if not 0 < port < 1 << 16:
+        raise UserError(f"A port is a number from 1 to 65535. Received: {port}. Set --port to one.")
     try:
         socket.create_server((host, port)).close()
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         why = getattr(error, "strerror", None) or error
+        hint = "It may be served there already; else set --port to another."
+        if error.errno != errno.EADDRINUSE:
+            hint = "Set --host to an address of this machine, and --port to one that you may take."
         raise UserError(
-            f"The UI needs a free port. Received: {host}:{port} ({why}). It may be "
-            "served there already; else set --port to another."
+            f"The UI needs a free port. Received: {host}:{port} ({why}). {hint}"
         ) from error
 
 
@@ -95,4 +100,5 @@ def _wait(url: str, first: str) -> None:
 
 
 if __name__ == "__main__":
-    _wait(*sys.argv[1:])
+    with suppress(KeyboardInterrupt):  # the server ends, too
+        _wait(*sys.argv[1:])

@@ -46,9 +46,9 @@ def test_monte_carlo_tells_the_gradient_from_its_neighbours():
 @pytest.mark.parametrize(
     ("factor", "verdict", "printed"),
     [
-        (np.pi, "holds as corrected", "slip: printed_factor 3.142, not"),
+        (np.pi, "holds as corrected", "the printed version has a slip: printed_factor 3.142, not"),
         (1.0, "refuted", "holds"),
-        (2.0, "refuted", "slip: printed_factor 2, not"),
+        (2.0, "refuted", "the printed version has a slip: printed_factor 2, not"),
     ],
 )
 def test_the_factor_decides_what_becomes_of_lemma_2_1_as_printed(factor, verdict, printed):

@@ -115,3 +115,10 @@ def test_words_say_what_they_always_said(words: str, values: dict[str, Any]) -> 
 def _squeeze(text: str) -> str:
     """The text without its line breaks and frames."""
     return re.sub(r"[│\s]", "", text)
+
+
+def test_of_a_repeated_option_the_last_one_counts() -> None:
+    options = recipe_options(catalog.get_recipe("allconv-digits"))
+    words = ["--boundaries", "0.25", "0.5", "--steps", "3", "--boundaries", "0.9", "--steps", "4"]
+    values = parse(options, words, "run", "")
+    assert (values["boundaries"], values["steps"]) == ((0.9,), 4)

@@ -372,3 +372,13 @@ def test_a_title_says_what_is_changed_of_the_recipe(
     scale: str, changes: dict[str, object], said: str
 ) -> None:
     assert title(get_recipe("allconv-digits", scale).override(**changes)) == said
+
+
+def test_a_long_title_is_cut_and_tells_settings_apart() -> None:
+    base = get_recipe("allconv-digits")
+    bounds = [tuple(k / 1000 for k in range(1, 200)), tuple(k / 1000 for k in range(2, 201))]
+    first, second = (title(base.override(schedule_args={"boundaries": each})) for each in bounds)
+    assert max(len(first), len(second)) <= 200
+    assert first != second
+    assert first.startswith("allconv-digits boundaries 0.001")
+    assert title(base.override(schedule_args={"boundaries": ()})).endswith("boundaries none")

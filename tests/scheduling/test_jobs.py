@@ -109,7 +109,7 @@ def test_names_are_new_and_known_and_times_come(home: Path) -> None:
             schedule.add(client, a_job())
         schedule.add(client, a_job(cron="0 4 * * *"), replace=True)
         assert schedule.find(client, "x") == a_job(cron="0 4 * * *")
-        with pytest.raises(UserError, match="Choices: data-check, nightly-claims"):
+        with pytest.raises(UserError, match="Choices: close-dead-runs, data-check, nightly-claims"):
             schedule.pause(client, "y")
         schedule.pause(client, "x")
         assert schedule.next_due_times(client)[a_job(cron="0 4 * * *")] is None

@@ -155,6 +155,33 @@ def test_a_due_time_while_the_job_runs_is_skipped(
     assert first.get_result()["state"] == "ran"
 
 
+def test_of_two_late_due_times_that_begin_at_once_one_runs(
+    workflows: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end, both = threading.Event(), threading.Barrier(2, timeout=60)
+    mark = server._mark_running
+
+    def mark_both(job: ScheduledJob) -> tuple[float, str]:
+        began = mark(job)
+        both.wait()  # either has begun before one of them looks for others
+        return began
+
+    def carry_out(*_: Any) -> Outcome:
+        assert may_end.wait(60)
+        return Outcome("ran", code=0)
+
+    monkeypatch.setattr(server, "_mark_running", mark_both)
+    monkeypatch.setattr(attempt, "run_in_process", carry_out)
+    job = a_job(cron="*/10 * * * * *", tz="UTC")
+    now = datetime.now(UTC).replace(microsecond=0)
+    last = now - timedelta(seconds=now.second % 10)
+    handles = [start(job, last - timedelta(seconds=10 * n)) for n in (1, 0)]
+    while not [h for h in handles if h.get_status().status == "SUCCESS"]:
+        time.sleep(0.1)
+    may_end.set()
+    assert sorted(each.get_result()["state"] for each in handles) == ["ran", "skipped"]
+
+
 def test_a_server_that_is_told_to_stop_waits_for_no_pause_between_attempts(
     workflows: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

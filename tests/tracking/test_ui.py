@@ -188,13 +188,16 @@ def test_of_a_claim_s_runs_the_one_that_counts_stands_first(home: Path) -> None:
     counts = sweep.check(name, "cpu", setting, seeds=None)["run_id"]
     newest = sweep.check(name, "smoke", claim_catalog.load(name).scales["smoke"], seeds=2)["run_id"]
     by_claim = view(mlflow_ui.links("http://h")["linear theory, by claim"])
-    assert shown_in(by_claim)[0].info.run_id == counts  # as it was recorded
+    recorded = {run.info.run_id: run.data.tags[store.STANDING] for run in shown_in(by_claim)}
+    store.client().set_tag(fewer, "verdict", "smaller scale")  # as earlier versions said it
     scoreboard.mark_standings()
+    assert history.row(fewer).tags["verdict"] == "not judged (smaller run)"
     shown = {run.info.run_id: run.data.tags[store.STANDING] for run in shown_in(by_claim)}
     assert list(shown) == [counts, newest, fewer]
     assert list(shown.values()) == [
         f"{name} {each}" for each in (store.YOURS, *2 * [store.UNCOUNTED])
     ]
+    assert recorded == shown
 
 
 def test_what_papers_report_stands_below_what_was_measured(home: Path) -> None:
