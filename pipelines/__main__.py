@@ -82,7 +82,7 @@ for _name, _each in DEEPER.items():
 def list_command(
     what: Annotated[
         Literal["names", "claims", "recipes"],
-        Parameter(help="All names on one screen; or what claims, or recipes, are about and cost."),
+        Parameter(help="All names; or what claims, or recipes, are about and cost."),
     ] = "names",
     /,
     *,

@@ -72,7 +72,9 @@ def check_names(what: str, names: Iterable[str], choices: Iterable[str]) -> None
 
 def short(error: BaseException) -> str:
     """Return what an error of another library says, in one line; its name where it says nothing."""
-    return hide_passwords(next(iter(str(error).splitlines()), type(error).__name__))[:300]
+    line = next(iter(str(error).splitlines()), type(error).__name__)
+    plain = re.sub(r"\{\{.*?\}\} | \[Op:.*", "", line)  # TensorFlow's names of operations
+    return hide_passwords(plain)[:300]
 
 
 def describe_damage(error: BaseException) -> str:

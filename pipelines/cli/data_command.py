@@ -110,7 +110,8 @@ def _begin(about: str, data_dir: Path | None, json: bool) -> None:
 
 
 def _print_state(name: str, json: bool) -> None:
-    data_set = datasets.get(name)
+    with explain_damage(name):
+        data_set = datasets.get(name)
     row = describe(name)
     if row["state"] == UNREADABLE:
         raise UserError(f"A data set must be readable. Received: {name}: {row['why']}")

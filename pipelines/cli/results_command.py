@@ -183,7 +183,7 @@ def evidence_command(words: list[str]) -> None:
 def _print_evidence_check(document: Mapping[str, Any]) -> None:
     for each in document["claims"]:
         other = f", {each['other_code']} by other code" if each["other_code"] else ""
-        print(f"{each['claim']:<35} {each['verdict']:<18} n = {each['seeds']}{other}")
+        print(f"{each['claim']:<35} {each['verdict']:<24} n = {each['seeds']}{other}")
     if document["again"]["asked"] and not document["again"]["cells"]:
         print("Nothing was measured anew: no cell is stated to take so little. Set --max-minutes.")
     for cell in document["again"]["cells"]:

@@ -94,6 +94,14 @@ def _describe_failure(error: Exception) -> str:
             f"What is recorded must be written. Received: {error}. Make room, or allow it to be "
             "written, and repeat the command."
         )
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow and isinstance(
+        error, (tensorflow.errors.NotFoundError, tensorflow.errors.DataLossError)
+    ):
+        return (
+            f"Every file of a data set must be readable. Received: {short(error)}. Which one is "
+            "damaged, and what to do: python -m pipelines data check"
+        )
     if isinstance(error, ModuleNotFoundError) and str(error).endswith("'tensorflow'"):
         install = places.tensorflow_installation()
         return f"This command needs TensorFlow. Received: none. Install it: {install}"

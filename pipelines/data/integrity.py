@@ -7,7 +7,6 @@ which have checksums.
 
 import contextlib
 import json as json_format
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,7 +65,7 @@ def describe(name: str) -> dict[str, Any]:
     except UserError as error:
         why = str(error)
     except Exception as error:  # TensorFlow's, a parser's, the disk's: all mean the same
-        said = re.sub(r"\{\{.*?\}\} | \[Op:.*", "", short(error)) or type(error).__name__
+        said = short(error) or type(error).__name__
         home = datasets.data_home()
         anew = f"python -m pipelines data prepare {name} --data-dir {home}"
         why = f"{said}. Delete it in {home}, and make it anew: {anew}"

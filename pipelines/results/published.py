@@ -29,9 +29,10 @@ def read(file: Path | None = None) -> dict[str, Any]:
                 if metric["mean"] is None:  # the networks diverged: JSON has no NaN
                     metric["mean"] = math.nan
     except DAMAGE_ERRORS as error:
+        why = describe_damage(error).rstrip(".")
         raise UserError(
             "The project's results must be as `report` writes them. Received: "
-            f"{file}: {describe_damage(error)}. Bring it back: {places.restore_published()}"
+            f"{file}: {why}. Bring it back: {places.restore_published()}"
         ) from error
     return document
 

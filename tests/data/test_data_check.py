@@ -91,6 +91,20 @@ def test_a_foreign_file_blocks_no_listing(
         dispatch(["data", "check"])
 
 
+def test_a_damaged_set_is_named_whether_or_not_it_was(home: Path, own: Path) -> None:
+    """Files of TFDS that are gone, empty, cut or folders: a sentence, and no traceback."""
+    datasets.get("digits").prepare()
+    [file] = own.glob("digits/*/*-test.tfrecord*")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-100])
+    for words in (["data", "check", "digits"], ["data", "check"]):
+        with pytest.raises((UserError, SystemExit)):
+            dispatch(words)
+    file.unlink()
+    with pytest.raises(UserError, match=r"must be readable\. Received: digits: "):
+        dispatch(["data", "check", "digits"])
+
+
 @needs("imagenet2012")
 def test_photographs_are_decoded() -> None:
     assert datasets.get("imagenet2012").check(required=True)["state"] == "prepared"
