@@ -169,7 +169,7 @@ def test_a_copy_without_all_of_its_files_keeps_the_places_that_it_has(
     assert store.artifact(runs[1], "text.txt") == b"two"
 
 
-@pytest.mark.parametrize("words", [*READING, ["reference"], ["ui", "--port", "0"], ["doctor"]])
+@pytest.mark.parametrize("words", [*READING, ["reference"], ["ui", "--port", "5937"], ["doctor"]])
 def test_a_database_of_another_revision_is_refused_as_it_is(
     older: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
