@@ -97,7 +97,7 @@ def test_a_study_is_searched_shown_compared_and_its_best_pasted(
     assert said.err.endswith("Its options, to paste after python -m pipelines run mlp-digits:\n")
     assert best == f"--scale smoke {document['best']}"
     assert best in output_of("show", "s").splitlines()[-1]
-    assert "by the published one" in output_of("show", "s")
+    assert "by the recipe's own schedule" in output_of("show", "s")
     assert "gain over its start" in output_of(
         "compare", "s", "t", "--out", str(tmp_path / "both.png")
     )
