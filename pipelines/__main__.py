@@ -16,7 +16,6 @@ from pipelines.runtime import places
 from pipelines.runtime.progress import say_begin
 
 PROG = places.NAME if Path(sys.argv[0]).name == places.NAME else "python -m pipelines"
-PORT = 5000  # of the UI, where none is given
 MEASURE = Group.create_ordered("Measure")
 SEARCH = Group.create_ordered("Search and compare")
 TIMES = Group.create_ordered("Run in order, or at set times")
@@ -179,11 +178,7 @@ def compare(
     """
     from pipelines.results import comparison
 
-    document = comparison.compare(runs)
-    if out:
-        comparison.write_figure(comparison.find_runs(runs), out)
-        document["figure"] = str(out.resolve())
-    print_answer(document, json, comparison.print_comparison)
+    print_answer(comparison.compare(runs, out), json, comparison.print_comparison)
 
 
 @command(app, group=SEARCH)
@@ -255,7 +250,7 @@ def ui(
 
     say_begin(f"Opening the runs in {store.display_uri()} for the MLflow UI.")
     is_served = store.is_server() or (port is None and bool(ui_server.running()))
-    port = PORT if port is None else port
+    port = ui_server.PORT if port is None else port
     address = ui_server.address() if is_served else ui_server.address(host, port)
     if not is_served:
         ui_server.check_port(host, port)

@@ -14,7 +14,7 @@ from pipelines.cli.parsing import (
     call,
     call_named,
     command,
-    named,
+    name_parameter,
     new_app,
     options_of,
 )
@@ -44,7 +44,7 @@ Storage = Annotated[
 ]
 
 
-STUDY = named(STUDY_TEXT, "study")
+STUDY = name_parameter(STUDY_TEXT, "study")
 run_app = new_app(
     f"{PROG} run",
     """Search schedules for a recipe until the study has so many finished trials.

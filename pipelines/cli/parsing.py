@@ -93,9 +93,10 @@ def describe_fields(kind: type) -> dict[str, str]:
     texts = {}
     for each in filter(dataclasses.is_dataclass, reversed(kind.__mro__)):
         [tree] = ast.parse(textwrap.dedent(inspect.getsource(each))).body
-        for field, text in pairwise(tree.body):  # type: ignore[attr-defined]
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                texts[field.target.id] = " ".join(ast.literal_eval(text.value).split())  # type: ignore[union-attr]
+        for pair in pairwise(tree.body):  # type: ignore[attr-defined]
+            match pair:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                    texts[name] = " ".join(text.split())
     return texts
 
 
@@ -153,7 +154,9 @@ def add_command(
         app.usage = usage
 
 
-def named(text: str, label: str = "name", choices: Iterable[str] = ()) -> inspect.Parameter:
+def name_parameter(
+    text: str, label: str = "name", choices: Iterable[str] = ()
+) -> inspect.Parameter:
     """Return the parameter for a name before the options, which Tab completes to the choices."""
     about = Parameter(help=text, choices=[*choices] or None, show_choices=False)
     annotation = Annotated[str, about]
@@ -208,7 +211,7 @@ def parse_known(
     """Return the values of these options, and the words that say other things."""
     app = _app_of(options, prog, "", help_flags=[])
     with _sentences(app, words):
-        _, bound, rest, _ = app.parse_known_args(_hyphened(words))
+        _, bound, rest, _ = app.parse_known_args(_hyphenate(words))
     return dict(bound.kwargs), rest
 
 
@@ -286,7 +289,7 @@ def _show(default: Any) -> str:
 
 def call(app: App, words: Sequence[str]) -> Any:
     """Return what the function of a command returns, called as the words say."""
-    words = _hyphened(words)
+    words = _hyphenate(words)
     if not words and app.default_command is None:
         see = f"See: {app.name[0]} --help"
         raise UserError(f"A command must be named. Received: none. {see}")
@@ -314,7 +317,7 @@ def wants_help(words: Iterable[str]) -> bool:
     return bool({*HELP} & {*words})
 
 
-def _hyphened(words: Sequence[str]) -> list[str]:
+def _hyphenate(words: Sequence[str]) -> list[str]:
     """Return the words with `--batch_size` as `--batch-size`."""
     parts = [word.partition("=") if word.startswith("--") else ("", "", word) for word in words]
     return [name.replace("_", "-") + sign + value for name, sign, value in parts]

@@ -18,7 +18,7 @@ from pipelines.cli.parsing import (
     add_command,
     call,
     call_named,
-    named,
+    name_parameter,
     new_app,
     options_of,
     parse,
@@ -101,7 +101,9 @@ Check its data, train, evaluate, compare with the champion, register a better ru
 failure the same command goes on with the step that failed. Every setting of the recipe can be
 overridden: `train-and-register RECIPE --help` lists them with their values."""
 TRAIN_OPTIONS: list[Option] = [*options_of(PipelineOptions()), *options_of(PictureSize())]
-RECIPE = named("Recipe to train; `python -m pipelines list` names them.", "recipe", catalog.RECIPES)
+RECIPE = name_parameter(
+    "Recipe to train; `python -m pipelines list` names them.", "recipe", catalog.RECIPES
+)
 train_app = new_app(f"{PROG} {TRAIN}", TRAIN_TEXT)
 add_command(train_app, print, [RECIPE, *TRAIN_OPTIONS])
 add_command(app, verify, options_of(VerifyOptions()), VERIFY)

@@ -20,7 +20,7 @@ from pipelines.cli.overrides import (
 from pipelines.cli.parsing import (
     add_command,
     call_named,
-    named,
+    name_parameter,
     new_app,
     options_of,
     parse,
@@ -243,12 +243,12 @@ sweep_app = new_app(
     For example: sweep CLAIM --grid d=8,64. `run CLAIM --help` names the settings.""",
 )
 CLAIMS, RECIPES = claim_catalog.names(), [*catalog.RECIPES]
-_name = named(
+_name = name_parameter(
     "Claim or recipe, which `list` names, or FILE.py of your own claim.",
     choices=[*CLAIMS, *RECIPES],
 )
 add_command(run_app, print, [_name, *options_of(Options())])
-_name = named("Claim, which `list` names, or FILE.py of your own.", choices=CLAIMS)
+_name = name_parameter("Claim, which `list` names, or FILE.py of your own.", choices=CLAIMS)
 add_command(sweep_app, print, [_name, *options_of(SweepOptions())])
 
 

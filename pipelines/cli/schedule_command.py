@@ -16,7 +16,7 @@ from pipelines.cli.parsing import (
     add_command,
     call,
     command,
-    named,
+    name_parameter,
     new_app,
     options_of,
     take,
@@ -179,7 +179,7 @@ ADD_OPTIONS = [
     Option("replace", bool, False, "Put this in the place of a job of that name."),
     Option("storage", str | None, None, STORAGE_TEXT),
 ]
-add_command(app, add, [named("Small letters, digits and hyphens."), *ADD_OPTIONS], "add")
+add_command(app, add, [name_parameter("Small letters, digits and hyphens."), *ADD_OPTIONS], "add")
 
 
 @command(app)

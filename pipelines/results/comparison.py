@@ -23,8 +23,10 @@ TRAININGS = ("training", seeds.KIND)  # kinds of runs that have learning curves
 FIRST = ("val_error_pct", "test_error_pct", "best_val_error_pct", "val_loss", "test_loss")
 
 
-def compare(names: Sequence[str]) -> dict[str, Any]:
+def compare(names: Sequence[str], out: Path | None = None) -> dict[str, Any]:
     """Return where the runs of these names differ, in this order; `difference` is from the first.
+
+    Their curves are drawn into the file `out`, where one is given.
 
     A name is an id here or where the run was measured, the beginning of one, or a run's name, of
     which the newest is taken. Metrics are the latest values; of a run over seeds they are means,
@@ -32,6 +34,8 @@ def compare(names: Sequence[str]) -> dict[str, Any]:
     difference: None where one of the two has no spread, as a single run has none.
     """
     rows = find_runs(names)
+    if out:
+        write_figure(rows, out)
     differing = sorted(history.differing_keys([row.params for row in rows]))
     spreads = [seeds.spreads(row) for row in rows]
     return {
@@ -46,6 +50,7 @@ def compare(names: Sequence[str]) -> dict[str, Any]:
             key: _compare_metric([metrics.get(key) for metrics in spreads])
             for key in sorted(_keys(spreads), key=lambda key: key not in FIRST)
         },
+        **({"figure": str(out.resolve())} if out else {}),
     }
 
 

@@ -7,8 +7,6 @@ number after its last step, for then its weights were stored. The test set is ne
 """
 
 import math
-import shutil
-import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +19,7 @@ from pipelines.recipes.settings import SCALES
 from pipelines.results import scoreboard, served
 from pipelines.running.existing import TRAINING
 from pipelines.running.training_page import describe_network, serve_line
+from pipelines.runtime.plain_table import wrap_prose
 from pipelines.tracking import history, store, stored_models
 from pipelines.tracking.store import PARENT
 
@@ -155,10 +154,9 @@ def print_champion(document: Mapping[str, Any]) -> None:
     if dry_run:
         print("Nothing was changed.")
         return
-    width = shutil.get_terminal_size().columns
     for part in _serving_lines(document):
         text, *command = part.split("\n", 1)  # a command is not wrapped
-        print("", textwrap.fill(text, width), *command, sep="\n")
+        print("", wrap_prose(text), *command, sep="\n")
 
 
 def _serving_lines(document: Mapping[str, Any]) -> list[str]:

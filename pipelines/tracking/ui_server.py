@@ -19,7 +19,8 @@ from pipelines.errors import UserError
 from pipelines.runtime import heartbeat, places
 from pipelines.tracking import database, store
 
-DEFAULT = "http://127.0.0.1:5000"
+PORT = 5000  # where none is given
+DEFAULT = f"http://127.0.0.1:{PORT}"
 RUNNING = "ui.json"  # file in the home: where the latest UI is, and its process
 WAIT_S = 0.2  # between two questions whether the server answers
 

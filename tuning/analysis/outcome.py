@@ -56,8 +56,7 @@ def find_families(plan: StudyPlan, trials: Sequence[Any]) -> list[dict[str, Any]
     families: dict[str, list[Any]] = {}
     for trial in trial_results.finished_trials(trials):
         if trial.state.name == "COMPLETE":
-            family = trial.params.get("schedule", plan.base.schedule)
-            families.setdefault(family, []).append(trial)
+            families.setdefault(family_of(plan, trial), []).append(trial)
     rows = []
     for family, members in families.items():
         best = min(members, key=trial_results.error_pct)  # the first of equals
@@ -74,6 +73,11 @@ def find_families(plan: StudyPlan, trials: Sequence[Any]) -> list[dict[str, Any]
             }
         )
     return sorted(rows, key=lambda row: row[OBJECTIVE])
+
+
+def family_of(plan: StudyPlan, trial: Any) -> str:
+    """Return the schedule of a trial, by name: that of the recipe, where it is not searched."""
+    return str(trial.params.get("schedule", plan.base.schedule))
 
 
 def label_of(plan: StudyPlan, trial: Any) -> str:
@@ -99,7 +103,7 @@ def find_gain(plan: StudyPlan, trials: Sequence[Any]) -> dict[str, Any] | None:
     gain = {
         "trial": best.number,
         "label": label_of(plan, best),
-        "family": best.params.get("schedule", plan.base.schedule),
+        "family": family_of(plan, best),
         OBJECTIVE: error,
         "chance_pct": _chance_pct(plan),
         "equal": sorted(trial.number for trial in equal if trial != best),

@@ -208,7 +208,7 @@ def document(study: Any, plan: StudyPlan, row: history.Row) -> dict[str, Any]:
                 OBJECTIVE: trial_results.error_pct(trial)
                 if trial_results.finished_trials([trial])
                 else None,
-                "family": trial.params.get("schedule", plan.base.schedule),
+                "family": outcome.family_of(plan, trial),
                 "params": trial.params,
                 "changes": changes(trial),
                 **{key: trial.user_attrs.get(key) for key in ATTRIBUTES},
