@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import UserError
+from pipelines.results.comparison import write_figure
 from tuning import catalog
 from tuning.analysis import figures, tunability, tunability_report
 from tuning.plan import StudyPlan
@@ -46,14 +47,8 @@ def compare(
         trials = study.get_trials(deepcopy=False)
         measured[name] = tunability.measure(trials, chance_pct=chance_pct, good_pct=good_pct)
     curves = {name: each.curve for name, each in measured.items()}
-    try:
-        if out:
-            figures.draw_best_of_k(curves).savefig(out, dpi=120)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"The figure needs a file it can write, .png or .pdf. Received: {out}: {error}. Name "
-            "another with --out."
-        ) from error
+    if out:
+        write_figure(figures.draw_best_of_k(curves), out)
     if good_pct is not None:  # the numbers under a limit that is not the study's own
         for document in documents:
             document["metrics"] |= tunability_report.metrics(measured[document["study"]])

@@ -1,12 +1,13 @@
 """The plan of a measurement: a claim, its settings, its seeds; and its cells."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from pipelines.measurement import claim, claim_catalog, claim_code, grid
 from pipelines.measurement.grid import Cell, Measured
+from pipelines.recipes.settings import SCALES
 from pipelines.running.run_options import DEFAULT, RunOptions
 from pipelines.runtime import backend
 from pipelines.runtime.provenance import digest
@@ -180,6 +181,16 @@ def stated_plan_of(row: history.Row) -> MeasurementPlan | None:
     first_seed = int(row.params.get(ONLY_SEED, 0))
     plan = stated_plan(name, scale, int(row.tags["seeds"]), first_seed=first_seed)
     return plan if plan.fingerprint == row.tags["fingerprint"] else None
+
+
+def runs_that_count(rows: Iterable[history.Row]) -> dict[str, history.Row]:
+    """Return by claim the run that counts, of finished ones, newest first.
+
+    It has what the claim states today; of several it is the newest at the largest scale.
+    """
+    stated = [row for row in rows if (plan := stated_plan_of(row)) and plan.is_as_stated]
+    stated.sort(key=lambda row: SCALES.index(row.tags["scale"]), reverse=True)
+    return {row.tags["claim"]: row for row in reversed(stated)}
 
 
 def shorten(value: Any, most: int = 20) -> str:

@@ -19,9 +19,13 @@ from pipelines.errors import WORKERS, Paused, UserError, check_counts
 from pipelines.measurement import cells, claim, claim_catalog, grid
 from pipelines.measurement.claim_run import json_document, page, settings_table
 from pipelines.measurement.grid import Cell, Measured
-from pipelines.measurement.plan import ONLY_SEED, MeasurementPlan, values_by_metric
+from pipelines.measurement.plan import (
+    ONLY_SEED,
+    MeasurementPlan,
+    runs_that_count,
+    values_by_metric,
+)
 from pipelines.measurement.workers import executor
-from pipelines.recipes.settings import SCALES
 from pipelines.running.run_options import DEFAULT, RunOptions
 from pipelines.running.seed_statistics import summarize
 from pipelines.runtime import signals
@@ -227,19 +231,18 @@ def _measure_and_record(
         _record(plan, run, measured, wall_s)
     cells.drop(plan, measured)
     if is_claim and plan.is_as_stated:
-        _let_count(plan, run.id)
+        _mark_standings(plan.name)
     return run.id
 
 
-def _let_count(plan: MeasurementPlan, run_id: str) -> None:
-    """Tag a finished run as the one of yours that counts, unless one at a larger scale does."""
-    yours, uncounted = (f"{plan.name} {each}" for each in (store.YOURS, store.UNCOUNTED))
-    counted = history.rows(kind="claim", claim=plan.name, **{store.STANDING: yours})
-    if any(SCALES.index(row.tags["scale"]) > SCALES.index(plan.scale) for row in counted):
-        return
-    for row in counted:
-        store.client().set_tag(row.id, store.STANDING, uncounted)
-    store.client().set_tag(run_id, store.STANDING, yours)
+def _mark_standings(name: str) -> None:
+    """Tag which of your finished runs of a claim counts, where their tags say otherwise."""
+    rows = history.rows(kind="claim", claim=name)
+    counts = runs_that_count(rows).get(name)
+    for row in rows:
+        standing = f"{name} {store.YOURS if row is counts else store.UNCOUNTED}"
+        if row.tags.get(store.STANDING) != standing:
+            store.client().set_tag(row.id, store.STANDING, standing)
 
 
 def _record(plan: MeasurementPlan, run: Run, measured: Sequence[Measured], wall_s: float) -> None:

@@ -5,7 +5,6 @@ own. Costs are about: GPU hours at 15 TFLOP/s, CPU minutes from the measured tim
 """
 
 import dataclasses
-import hashlib
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -14,6 +13,7 @@ from typing import Any
 from pipelines.errors import LISTED_BY, unknown
 from pipelines.recipes import cifar, digits, imagenet
 from pipelines.recipes.recipe import LENGTHS, Recipe
+from pipelines.runtime.provenance import digest
 
 Args = Mapping[str, Any]
 Scales = dict[str, Recipe]
@@ -43,7 +43,7 @@ def title(recipe: Recipe) -> str:
     said = f"{recipe.name} {', '.join(words)}".strip()
     if len(said) <= MAX_TITLE:
         return said
-    return f"{said[: MAX_TITLE - 12]}... {hashlib.sha256(said.encode()).hexdigest()[:8]}"
+    return f"{said[: MAX_TITLE - 12]}... {digest(said)[:8]}"
 
 
 def _changes(recipe: Recipe, base: Recipe) -> list[str]:

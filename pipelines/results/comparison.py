@@ -35,7 +35,7 @@ def compare(names: Sequence[str], out: Path | None = None) -> dict[str, Any]:
     """
     rows = find_runs(names)
     if out:
-        write_figure(rows, out)
+        write_figure(draw(rows), out)
     differing = sorted(history.differing_keys([row.params for row in rows]))
     spreads = [seeds.spreads(row) for row in rows]
     return {
@@ -161,15 +161,17 @@ def draw(rows: Sequence[Row]) -> "Figure":
     )
 
 
-def write_figure(rows: Sequence[Row], out: Path) -> None:
-    """Write the picture of a comparison into a file, of the kind that its name says."""
-    picture = draw(rows)
+def write_figure(picture: Any, out: Path) -> None:
+    """Write a figure of matplotlib into a file, of the kind that its name says.
+
+    Raise UserError for another kind, and UserError or Unavailable where it cannot be written.
+    """
     known = sorted(picture.canvas.get_supported_filetypes())
     if out.suffix.removeprefix(".").lower() not in known:
         raise unknown("The ending of a picture's name", out.suffix or out.name, known)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        picture.savefig(out)
+        picture.savefig(out, dpi=120)
     except (OSError, RuntimeError) as error:  # as where LaTeX is not installed
         kind = disk_error(error) if isinstance(error, OSError) else UserError
         raise kind(

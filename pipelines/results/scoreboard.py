@@ -20,9 +20,8 @@ from pipelines.measurement import cells, claim_catalog
 from pipelines.measurement.claim_run import json_document
 from pipelines.measurement.claim_run.json_document import JsonDocument
 from pipelines.measurement.claim_view import ClaimView
-from pipelines.measurement.plan import stated_plan_of
+from pipelines.measurement.plan import runs_that_count, stated_plan_of
 from pipelines.measurement.verdict import FORMERLY, NOT_JUDGED
-from pipelines.recipes.settings import SCALES
 from pipelines.results import counts, markdown, published, reference_runs, regressions, web_page
 from pipelines.results.evidence import recorded
 from pipelines.results.evidence.recorded import RecordedRun
@@ -129,17 +128,8 @@ def project_entry(name: str) -> Entry:
 
 
 def own_results(**tags: str) -> dict[str, history.Row]:
-    """Return by claim the run that was measured here, with what the claim states today.
-
-    Of several the newest at the largest scale.
-    """
-    rows = [
-        row
-        for row in history.rows(kind="claim", **tags)
-        if (plan := stated_plan_of(row)) and plan.is_as_stated
-    ]
-    rows.sort(key=lambda row: SCALES.index(row.tags["scale"]), reverse=True)
-    return {row.tags["claim"]: row for row in reversed(rows)}
+    """Return by claim the run that counts of those that were measured here."""
+    return runs_that_count(history.rows(kind="claim", **tags))
 
 
 def mark_standings() -> None:

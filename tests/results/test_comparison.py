@@ -74,16 +74,16 @@ def test_two_settings_over_seeds_are_compared_by_their_seeds(
     assert [card["type"] for card in others] == sorted((c["type"] for c in others), reverse=True)
     rows = comparison.find_runs(names)
     for ending in ("png", "svg"):
-        comparison.write_figure(rows, tmp_path / f"curves.{ending}")
+        comparison.write_figure(comparison.draw(rows), tmp_path / f"curves.{ending}")
         assert (tmp_path / f"curves.{ending}").stat().st_size > 1000
     axes = comparison.draw(rows).axes[0]
     assert axes.get_ylabel() == "val_error_pct"
     assert [line.get_ydata()[-1] for line in axes.lines] == pytest.approx([*map(mean, errors)])
     with pytest.raises(UserError, match="ending of a picture's name"):
-        comparison.write_figure(rows, tmp_path / "curves.doc")
+        comparison.write_figure(comparison.draw(rows), tmp_path / "curves.doc")
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="needs a file that can be written"):
-        comparison.write_figure(rows, tmp_path / "file" / "curves.png")
+        comparison.write_figure(comparison.draw(rows), tmp_path / "file" / "curves.png")
     titles = [name.removesuffix(", 3 seeds") for name in names]
     assert comparison.find_runs(titles) == rows  # not their trainings, which are newer
 
