@@ -20,7 +20,7 @@ from pipelines.recipes import checks
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import history, recovery, tracked_run
 from tuning import catalog
-from tuning.analysis import summary, trial_results
+from tuning.analysis import goals, summary, trial_results
 from tuning.catalog import EXPERIMENT, describe
 from tuning.execution import open_study, trial_queue, workers
 from tuning.plan import TRIAL_ERROR, Goal, StudyPlan
@@ -82,7 +82,7 @@ def _lead(study: Any, goal: Goal, where: str, worker_count: int) -> bool:
     if row and row.status == "RUNNING":
         recovery.mark_killed(row.id, "its process has ended")  # the lead is ours
     trial_queue.requeue_lost(study)
-    goal = workers.load_goal(study)
+    goal = goals.load(study)
     trial_queue.fill(study, plan, goal)
     print(f"{name}: {trial_queue.describe(plan, goal)}", file=sys.stderr)
     if copies.STUDY_KEY not in study.user_attrs:
@@ -185,7 +185,7 @@ def _make_recorder(
     def record() -> None:
         nonlocal suspects
         suspects = trial_queue.requeue_lost(study, suspects)
-        trial_queue.fill(study, plan, workers.load_goal(study))
+        trial_queue.fill(study, plan, goals.load(study))
         ended = trial_results.finished_trials(study.get_trials(deepcopy=False))
         new = [trial for trial in ended if trial.number not in known]
         if new:

@@ -9,6 +9,7 @@ from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import heartbeat
 from pipelines.tracking import tracked_run
 from tuning import study
+from tuning.analysis import goals
 from tuning.execution import open_study, trial_queue, workers
 from tuning.plan import Goal, StudyPlan
 from tuning.storage import leader, storage
@@ -67,7 +68,7 @@ def test_what_is_not_asked_for_stays(
     """Goal and errors that the study has, goal that is asked for; its goal then, is any left?"""
     there = make_study(*held)
     left = open_study.set_goal(there, asked)
-    assert (workers.load_goal(there), left) == found
+    assert (goals.load(there), left) == found
 
 
 def test_fewer_trials_than_it_is_on_its_way_to_are_refused() -> None:
@@ -75,20 +76,20 @@ def test_fewer_trials_than_it_is_on_its_way_to_are_refused() -> None:
     for count in (2, 3, 8):
         with pytest.raises(UserError, match=rf"not lowered\. Received: {count} trials .* way to 9"):
             open_study.set_goal(there, Goal(trials=count))
-    assert workers.load_goal(there) == Goal(trials=9)
+    assert goals.load(there) == Goal(trials=9)
 
 
 def test_the_points_of_a_grid_are_fixed_as_it_begins() -> None:
     with pytest.raises(UserError, match="no number of trials"):
         make_study(Goal(hours=1), [], GRID)
     there = make_study(Goal(trials=6), [], GRID)
-    trial_queue.fill(there, GRID, workers.load_goal(there))
+    trial_queue.fill(there, GRID, goals.load(there))
     points = [each.system_attrs["fixed_params"] for each in there.trials]
     for asked in (Goal(trials=8), Goal(trials=60)):
         with pytest.raises(UserError, match=r"a grid for 6 trials.*another study name"):
             open_study.set_goal(there, asked)
     assert open_study.set_goal(there, Goal(trials=6, hours=1))
-    trial_queue.fill(there, GRID, workers.load_goal(there))
+    trial_queue.fill(there, GRID, goals.load(there))
     assert [each.system_attrs["fixed_params"] for each in there.trials] == points
 
 
@@ -96,12 +97,12 @@ def test_a_grid_has_no_trials_beside_its_points() -> None:
     """With room for more, none is drawn at random; the same command goes on with the study."""
     plan = StudyPlan(recipe="mlp-digits", scale="smoke", sampler="grid")
     there = make_study(Goal(trials=90), [], plan)
-    trial_queue.fill(there, plan, workers.load_goal(there))
+    trial_queue.fill(there, plan, goals.load(there))
     points = [each.system_attrs["fixed_params"] for each in there.trials]
     assert all(points)
-    assert len(points) == workers.load_goal(there).trials < 90
+    assert len(points) == goals.load(there).trials < 90
     assert open_study.set_goal(there, Goal(trials=90))
-    assert workers.load_goal(there).trials == len(points)
+    assert goals.load(there).trials == len(points)
 
 
 def test_a_study_is_not_started_over_while_a_worker_trains_a_trial_of_it() -> None:

@@ -10,7 +10,8 @@ from pipelines.recipes.catalog import get_recipe
 from pipelines.runtime import heartbeat
 from pipelines.tracking import store
 from tuning import catalog
-from tuning.execution import trial_queue, workers
+from tuning.analysis import goals
+from tuning.execution import trial_queue
 from tuning.optuna_log import silence
 from tuning.plan import GOAL, OBJECTIVE_NAMES, PLAN, PROXIES, Goal, StudyPlan
 from tuning.search import samplers
@@ -110,13 +111,13 @@ def set_goal(study: Any, asked: Goal) -> bool:
     plan, before = StudyPlan.from_study(study), Goal(**study.user_attrs.get(GOAL, {}))
     asked = _without_rest(plan, asked) if asked.trials else asked
     if asked.trials and before.trials and asked.trials != before.trials:
-        if asked.trials < before.trials and workers.goal_is_reached(study):
+        if asked.trials < before.trials and goals.is_reached(study):
             return False
         _check_trials(study, before.trials, asked.trials)
     given = {key: value for key, value in dataclasses.asdict(asked).items() if value is not None}
     goal = _without_rest(plan, _with_default(dataclasses.replace(before, **given)))
     study.set_user_attr(GOAL, dataclasses.asdict(goal))
-    return not workers.goal_is_reached(study)
+    return not goals.is_reached(study)
 
 
 def _with_default(asked: Goal) -> Goal:

@@ -12,10 +12,10 @@ from typing import Any
 from pipelines.errors import Pruned, Unavailable, UserError
 from pipelines.runtime import heartbeat, provenance, subcommands
 from pipelines.tracking import tracked_run
-from tuning.analysis import trial_results
+from tuning.analysis import goals, trial_results
 from tuning.execution import trial_queue
 from tuning.execution.trial import train_trial
-from tuning.plan import GOAL, REPORTS, Goal, StudyPlan, count_steps
+from tuning.plan import REPORTS, StudyPlan, count_steps
 from tuning.search import samplers
 from tuning.storage import leader
 
@@ -34,30 +34,15 @@ def work(
     failures = 0
     while True:
         after()
-        if goal_is_reached(study) or not leader.living_leader(study):
+        if goals.is_reached(study) or not leader.living_leader(study):
             return
         trial = trial_queue.start_next(study, plan)
         if trial is not None:
             failures = 0 if _train(study, trial, plan, parent, failures) else failures + 1
-        elif load_goal(study).trials is None:
+        elif goals.load(study).trials is None:
             study.enqueue_trial({})
         else:
             time.sleep(POLL_S)  # the last trials are at work: one that is lost waits again
-
-
-def load_goal(study: Any) -> Goal:
-    """Return when the study is over."""
-    return Goal(**study.user_attrs[GOAL])
-
-
-def goal_is_reached(study: Any) -> bool:
-    """Return whether no trial of the study is to begin any more."""
-    errors = [trial_results.error_pct(trial) for trial in _finished_trials(study)]
-    return load_goal(study).is_reached(errors, study.user_attrs.get("spent_s", 0.0))
-
-
-def _finished_trials(study: Any) -> list[Any]:
-    return trial_results.finished_trials(study.get_trials(deepcopy=False))
 
 
 def _train(
@@ -132,7 +117,7 @@ def run_workers(study: Any, where: str, size: int, after: Callable[[], None]) ->
                 if code in (1, 2):
                     gave_up = code
                 elif code:
-                    now = len(_finished_trials(study))
+                    now = len(trial_results.finished_trials(study.get_trials(deepcopy=False)))
                     deaths, finished = 1 if now > finished else deaths + 1, now
                     if deaths > MAX_IN_A_ROW * size:
                         raise Unavailable(
