@@ -1,7 +1,8 @@
 """The doctor: what works on this machine, what does not, what that costs and how to fix it.
 
 A check returns a finding; what it raises is a problem. "problem": claims are wrong or commands
-fail; "note": it costs something.
+fail; "note": it costs something. By default nothing is loaded that takes seconds: TensorFlow, and
+one example of every data set, are for a thorough examination.
 """
 
 import itertools
@@ -13,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -73,13 +75,15 @@ def reason_unwritable(folder: Path) -> str:
     return ""
 
 
-def examine(report: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+def examine(
+    report: Callable[[dict[str, Any]], None] | None = None, thorough: bool = False
+) -> dict[str, Any]:
     """Return the JSON document of all checks but those that need one with a problem.
 
     `report` gets the row of each check as it ends.
     """
     findings: dict[str, Finding] = {}
-    for name, check in CHECKS.items():
+    for name, check in (CHECKS | (THOROUGH if thorough else {})).items():
         needed = findings.get(NEEDS.get(name, ""))
         if not (needed and needed.state == "problem"):
             try:
@@ -184,24 +188,29 @@ def check_evidence() -> Finding:
     return Finding("ok", found)
 
 
-def check_backend() -> Finding:
-    """Check the backend, the GPUs it sees and the CPU cores this process may use."""
+def check_backend(load: bool = False) -> Finding:
+    """Check the backend, the GPUs it sees and the CPU cores this process may use.
+
+    It is loaded where that is asked for, and where the machine has a GPU that it may not see.
+    """
     from pipelines.runtime import backend
 
+    has_driver = shutil.which("nvidia-smi") is not None
+    is_loaded = load or has_driver
     try:
-        backend.keras()
+        backend.keras() if is_loaded else backend.check()
     except UserError as error:
         costs = "no network is trained, and gradient-formula needs TensorFlow; results can be read"
         fix = f"name another by KERAS_BACKEND, or: {places.tensorflow_installation()}"
         return Finding("problem", describe_error(error), costs, fix)
     name = backend.name()
-    gpus = GPUS[name](import_module(name))
+    gpus = GPUS[name](import_module(name)) if is_loaded else 0
     cores = provenance.count_cores()
     found = f"{name} {provenance.version(name)}, {gpus} GPUs, {cores} CPU cores"
     if gpus:
         return Finding("ok", found)
     costs = "networks train on the CPU: minutes at cpu scale, days to years at paper scale"
-    if shutil.which("nvidia-smi"):
+    if has_driver:
         costs = f"{name} does not see the GPU that nvidia-smi belongs to; {costs}"
     fix = f"on a machine with a GPU: {sys.executable} -m pip install '{GPU_PACKAGES[name]}'"
     return Finding("note", found, costs, fix)
@@ -352,12 +361,15 @@ def check_schedule() -> Finding:
     return Finding("ok", f"jobs: {', '.join(jobs) or 'none'}")
 
 
-def check_data_sets() -> Finding:
-    """Check which data sets can be read, and which claims cannot run without the others."""
+def check_data_sets(read: bool = False) -> Finding:
+    """Check which data sets are there, and which claims cannot run without the others.
+
+    One example of every part is read where that is asked for.
+    """
     from pipelines.data import datasets, integrity
     from pipelines.measurement import claim_catalog
 
-    home, rows = datasets.data_home(), integrity.check()["data"]
+    home, rows = datasets.data_home(), integrity.check(read)["data"]
     states = {row["name"]: row["state"] for row in rows}
     prepare = f"python -m pipelines data prepare {{}} --data-dir {home}"
     if broken := [row["name"] for row in rows if "why" in row]:
@@ -400,6 +412,10 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "data sets": check_data_sets,
     "memory": check_memory,
     "disk": check_disk,
+}
+THOROUGH: dict[str, Callable[[], Finding]] = {
+    "backend": partial(check_backend, load=True),
+    "data sets": partial(check_data_sets, read=True),
 }
 NEEDS = {
     "running runs": "tracking store",

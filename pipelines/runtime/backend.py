@@ -1,6 +1,7 @@
 """Keras's backends without their start-up messages on a newcomer's terminal."""
 
 import contextlib
+import importlib.util
 import logging
 import os
 import sys
@@ -31,21 +32,32 @@ def tensorflow() -> Any:
     return tf
 
 
+def check() -> None:
+    """Raise UserError unless the backend is installed, which is not loaded."""
+    if name() not in NAMES:
+        raise _not_installed("no backend that trains")
+    if not importlib.util.find_spec(name()):
+        raise _not_installed(f"No module named '{name()}'")
+
+
 def keras() -> Any:
     """Return the module, on its backend. Raise UserError if that is not installed."""
+    check()
     try:
-        if name() not in NAMES:
-            raise ValueError("no backend that trains")
         with _start_up():
             import keras
     except (ImportError, ValueError) as error:
-        raise UserError(
-            "KERAS_BACKEND must name an installed backend: tensorflow, jax or torch. Received: "
-            f"{name()} ({error}). Set KERAS_BACKEND, or install it."
-        ) from error
+        raise _not_installed(error) from error
     with contextlib.suppress(ImportError):
         tensorflow()  # Keras imports it where it can, to seed it
     return keras
+
+
+def _not_installed(why: object) -> UserError:
+    return UserError(
+        "KERAS_BACKEND must name an installed backend: tensorflow, jax or torch. Received: "
+        f"{name()} ({why}). Set KERAS_BACKEND, or install it."
+    )
 
 
 @contextmanager
