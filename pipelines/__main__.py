@@ -10,7 +10,7 @@ from cyclopts import App, Group, Parameter
 
 from pipelines import __version__
 from pipelines.cli.parsing import DataDir, Json, call, command, new_app
-from pipelines.cli.shell import print_answer, run_command_safely, use_data_dir
+from pipelines.cli.shell import print_answer, run_process, use_data_dir
 from pipelines.recipes.settings import Scale
 from pipelines.runtime import places
 from pipelines.runtime.progress import say_begin
@@ -272,7 +272,15 @@ def ui(
 
 
 @command(app, group=KEEP)
-def doctor(*, json: Json = False, data_dir: DataDir = None) -> None:
+def doctor(
+    *,
+    thorough: Annotated[
+        bool,
+        Parameter(help="Load the backend of Keras too, and read one example of every data set."),
+    ] = False,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
     """Examine this machine: what works, what does not, what that costs and how to fix it.
 
     Exit code 1 where something must be fixed.
@@ -280,7 +288,7 @@ def doctor(*, json: Json = False, data_dir: DataDir = None) -> None:
     from pipelines.cli.doctor import examine, show_counts, show_row
 
     use_data_dir(data_dir)
-    document = examine(None if json else show_row)
+    document = examine(None if json else show_row, thorough)
     print_answer(document, json, show_counts)
     if not document["healthy"]:
         raise SystemExit(1)
@@ -377,7 +385,7 @@ def main() -> int:
     """Run the command that this process was started with; return its exit code."""
     # a server of the schedule holds no MLflow in memory; `recover` says itself what it closes
     recovers_runs = sys.argv[1:2] not in (["schedule"], ["attempt"], ["recover"])
-    return run_command_safely(dispatch, sys.argv[1:], recovers_runs)
+    return run_process(dispatch, recovers_runs)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pipelines.cli.parsing import (
     new_app,
     options_of,
 )
-from pipelines.cli.shell import print_answer, run_command_safely, use_data_dir
+from pipelines.cli.shell import print_answer, run_process, use_data_dir
 from pipelines.errors import UserError
 from pipelines.runtime.durations import format_duration
 from pipelines.runtime.plain_table import plain_table, print_prose, wrap_prose
@@ -252,4 +252,4 @@ def _run(study: str, words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_command_safely(dispatch, sys.argv[1:]))
+    sys.exit(run_process(dispatch))

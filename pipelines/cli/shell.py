@@ -1,6 +1,8 @@
 """The frame of every command line: signals, exit codes, answers."""
 
+import atexit
 import errno
+import gc
 import json
 import logging
 import os
@@ -27,6 +29,19 @@ from pipelines.runtime import places, subcommands
 from pipelines.tracking import recovery, store
 
 UNWRITABLE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+OBJECTS_BETWEEN_COLLECTIONS = 200_000
+
+
+def run_process(command: Callable[[list[str]], None], recovers_runs: bool = True) -> int:
+    """Run the command that this process was started with, and return its exit code.
+
+    Libraries make a million objects when they are loaded, which stay: Python's collector looks for
+    garbage among them less often than by default, and not at all when the process ends. That is a
+    third of the time of a command that reads from MLflow.
+    """
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, 10, 10)
+    atexit.register(gc.freeze)  # registered first, so that it is called last
+    return run_command_safely(command, sys.argv[1:], recovers_runs)
 
 
 def run_command_safely(
