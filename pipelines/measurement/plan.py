@@ -119,11 +119,14 @@ class MeasurementPlan:
         """Return the digest of what the numbers of a cell depend on: code and published recipes."""
         return digest([claim_code.of_claim(self.name), self._published_recipes])
 
-    @cached_property
-    def codes(self) -> set[str]:
-        """Return that digest on every backend of Keras: on whichever it ran, it is this code."""
-        digests = (claim_code.of_claim(self.name, each) for each in backend.NAMES)
-        return {digest([each, self._published_recipes]) for each in digests}
+    def other_codes(self, codes: Iterable[str | None]) -> set[str | None]:
+        """Return those of the digests that are not of this code, on any backend of Keras."""
+        others = set(codes)
+        for each in backend.NAMES:
+            if others:
+                code = claim_code.of_claim(self.name, each)
+                others.discard(digest([code, self._published_recipes]))
+        return others
 
     @property
     def verdict_digest(self) -> str:

@@ -174,7 +174,7 @@ def _rejudge(plan: MeasurementPlan, row: history.Row) -> dict[str, Any]:
     if values is None:
         return json_document.rejudged_document(row, altered)
     document = json_document.derived_document(row, values, altered)  # names cells of other code
-    other_code = row.tags.get(cells.CELL_CODE) not in plan.codes
+    other_code = bool(plan.other_codes([row.tags.get(cells.CELL_CODE)]))
     return document | ({"other_code": True} if other_code else {})
 
 
@@ -249,7 +249,7 @@ def _record(plan: MeasurementPlan, run: Run, measured: Sequence[Measured], wall_
     """Write into a run its cells, the numbers that the claim makes of them, and the verdict."""
     run.flush()  # its tags name trainings of other runs
     codes = Counter(m.code for m in measured)
-    if set(codes) - plan.codes:
+    if plan.other_codes(codes):
         counts = (f"{code} ({n} settings)" for code, n in sorted(codes.items()))
         run.tag(json_document.MEASURED_BY, ", ".join(counts))
     of_seeds = plan.metrics_by_seed(measured)

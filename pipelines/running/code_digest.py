@@ -10,7 +10,7 @@ before is of other code then: it is measured anew where that does not take long.
 import ast
 import functools
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -106,6 +106,7 @@ def modules(
     return texts
 
 
+@functools.cache
 def is_silent(name: str) -> bool:
     """Return whether no number depends on a module, or on what is defined in it."""
     return any(f"{name}.".startswith(f"{each}.") for each in SILENT)
@@ -126,26 +127,21 @@ def find(name: str, root: Path = ROOT) -> Path | None:
 
 @functools.cache
 def _read(path: Path, name: str) -> tuple[str, list[str]]:
-    """Return a module as text, and what it imports."""
-    tree = ast.parse(path.read_text())
-    imported = [*_imports(tree, name)]
-    return ast.dump(_Bare().visit(tree)), imported
-
-
-def _imports(tree: ast.Module, name: str) -> Iterator[str]:
-    """Yield what a module imports, inside of functions, too: modules, or names in them."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = name.split(".")[: -node.level] if node.level else []
-            source = ".".join([*above, *filter(None, [node.module])])
-            yield source
-            yield from (f"{source}.{alias.name}" for alias in node.names)
+    """Return a module as text, and what it imports of the project."""
+    bare = _Bare(name)
+    text = ast.dump(bare.visit(ast.parse(path.read_text())))
+    return text, [each for each in bare.imported if each.startswith(PACKAGES)]
 
 
 class _Bare(ast.NodeTransformer):
-    """Takes from a syntax tree what no number depends on."""
+    """Takes from a module's syntax tree what no number depends on, and keeps what it imports.
+
+    That is modules, or names in them, inside of functions, too.
+    """
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+        self.imported: list[str] = []
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return FORMER.get(node.id, node)
@@ -154,10 +150,13 @@ class _Bare(ast.NodeTransformer):
         is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         return None if is_text else self.generic_visit(node)
 
-    def visit_Import(self, node: ast.AST) -> None:
-        return None
+    def visit_Import(self, node: ast.Import) -> None:
+        self.imported += [alias.name for alias in node.names]
 
-    visit_ImportFrom = visit_Import  # noqa: N815
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        above = self.module.split(".")[: -node.level] if node.level else []
+        source = ".".join([*above, *filter(None, [node.module])])
+        self.imported += [source, *(f"{source}.{alias.name}" for alias in node.names)]
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         return ast.Raise(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)

@@ -107,8 +107,8 @@ def _check_run(run: RecordedRun) -> Iterator[str]:
 
 def count_other_code(run: RecordedRun) -> int:
     """Return how many cells of a run were measured by other code than today's, on any backend."""
-    plan = run.plan
-    return sum(m.code not in plan.codes for m in run.measured) if plan else 0
+    others = run.plan.other_codes(m.code for m in run.measured) if run.plan else ()
+    return sum(m.code in others for m in run.measured)
 
 
 def _compare(derived: JsonDocument | None, stated: JsonDocument | None) -> Iterator[str]:
