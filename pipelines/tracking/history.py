@@ -21,6 +21,7 @@ from pipelines.tracking.store import (
     unavailable,
 )
 
+PAGE = 100  # run ids a request
 LARGEST_FLOAT = sys.float_info.max  # what MLflow keeps for infinity
 INFINITIES = {LARGEST_FLOAT: math.inf, -LARGEST_FLOAT: -math.inf}
 
@@ -138,6 +139,15 @@ def _all_pages(fetch: Callable[[str | None], Any]) -> Iterator[Any]:
         token = page.token or ""
 
 
+def fetch_runs(run_ids: Sequence[str], deleted: bool = False) -> Iterator[Any]:
+    """Yield MLflow's runs with these ids, in their order; those that are gone are left out."""
+    for start in range(0, len(run_ids), PAGE):
+        page_ids = run_ids[start : start + PAGE]
+        condition = f"attributes.run_id IN ({', '.join(map(repr, page_ids))})"
+        runs = {run.info.run_id: run for run in search(condition, deleted)}
+        yield from (runs[run_id] for run_id in page_ids if run_id in runs)
+
+
 def outlines() -> list[Row]:
     """Return all runs, not deleted ones, newest first."""
     return list(map(_row, search()))
@@ -242,4 +252,4 @@ def trainings_of(run_id: str) -> list[Row]:
     below = rows_with_evidence(None, kind="training", **{PARENT: run_id})
     run = find(run_id)
     reused = read_links(run.tags, REUSED) if run else []
-    return [*below, *(row for each in reused if (row := find(each)))]
+    return [*below, *map(_row, fetch_runs(reused, deleted=True))]

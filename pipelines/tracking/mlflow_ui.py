@@ -229,7 +229,9 @@ def _experiment_of(run_id: str) -> str:
 
 
 def _experiments_of(run_ids: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(map(_experiment_of, run_ids)))
+    """Return the experiments that hold these runs, in the order of the runs."""
+    found = history.fetch_runs(run_ids, deleted=True)
+    return list(dict.fromkeys(str(run.info.experiment_id) for run in found))
 
 
 def run_link(run_id: str) -> str:

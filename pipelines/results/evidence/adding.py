@@ -123,7 +123,7 @@ def _check_cells(plan: MeasurementPlan, measured: Iterable[Measured]) -> set[str
         wanted = {"kind": kind, "fingerprint": fingerprint}.items()
         equal = [run.id for run in runs if wanted <= run.tags.items()]
         found.update(equal)
-        for run in exporting.fetch_runs(equal):
+        for run in history.fetch_runs(equal):
             yield exporting.as_evidence(exporting.run_document(run, "evidence", []))
 
     recorded = [derive.RecordedCell(plan, m, find_trainings) for m in measured]

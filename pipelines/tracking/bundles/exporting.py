@@ -150,7 +150,7 @@ def write(
         file_format.create_archive(file) as archive,
         progress_bar("export", len(run_ids), "") as advance,
     ):
-        for run in fetch_runs(run_ids):
+        for run in history.fetch_runs(run_ids):
             run_models = stored.get(run.info.run_id, [])
             if files and (places := missing_files(run, run_models)):
                 raise UserError(
@@ -179,7 +179,6 @@ def write(
 
 WHOLE = ("claim", "setting", "sweep")  # kinds of runs whose curves are never thinned
 POINTS = 400  # on a curve: a figure is not so many pixels wide
-PAGE = 100  # run ids a request
 
 
 @dataclass(frozen=True)
@@ -191,15 +190,6 @@ class Present:
     deleted: bool
 
 
-def fetch_runs(run_ids: Sequence[str], deleted: bool = False) -> Iterator[Any]:
-    """Yield MLflow's runs with these ids, in their order; those that are gone are left out."""
-    for start in range(0, len(run_ids), PAGE):
-        page_ids = run_ids[start : start + PAGE]
-        condition = f"attributes.run_id IN ({', '.join(map(repr, page_ids))})"
-        runs = {run.info.run_id: run for run in history.search(condition, deleted)}
-        yield from (runs[run_id] for run_id in page_ids if run_id in runs)
-
-
 def find_present(run_ids: Sequence[str]) -> dict[str, Present]:
     """Return runs of this store by id, and by the id that they had where they were measured.
 
@@ -207,7 +197,7 @@ def find_present(run_ids: Sequence[str]) -> dict[str, Present]:
     """
     imported = history.search(f"tags.{ORIGIN} LIKE '%'", deleted=True)
     by_id, origins = {}, {}
-    for run in itertools.chain(imported, fetch_runs(run_ids, deleted=True)):
+    for run in itertools.chain(imported, history.fetch_runs(run_ids, deleted=True)):
         run_id, tags = run.info.run_id, run.data.tags
         by_id[run_id] = Present(run_id, IMPORTING in tags, run.info.lifecycle_stage == "deleted")
         origins[tags.get(ORIGIN, run_id)] = by_id[run_id]
