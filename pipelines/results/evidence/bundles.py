@@ -159,9 +159,11 @@ def row_of(document: Document, run_id: str = "") -> history.Row:
     return history.Row(*about, d.params, last, d.tags)
 
 
+def curve(document: Document, metric: str) -> dict[int, float]:
+    """Return the values of a metric of a run's document by step; KeyError if it has none."""
+    return {step: history.number(value) for step, _, value in document.metrics[metric]}
+
+
 def histories(document: Document) -> dict[str, dict[int, float]]:
     """Return by metric the values of a run's document by step."""
-    return {
-        metric: {step: history.number(value) for step, _, value in points}
-        for metric, points in document.metrics.items()
-    }
+    return {metric: curve(document, metric) for metric in document.metrics}

@@ -21,7 +21,7 @@ from pipelines.measurement.grid import Cells, Curves, Measured
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes.cost import seconds
 from pipelines.recipes.recipe import Recipe
-from pipelines.results.evidence.bundles import histories
+from pipelines.results.evidence import bundles
 from pipelines.results.evidence.recorded import RecordedRun
 from pipelines.running.existing import DIVERGED, PER_STEP, Result, select_final
 from pipelines.tracking.bundles.exporting import POINTS
@@ -58,7 +58,7 @@ class RecordedTrainer(Trainer):
 
     def curve(self, result: Result, metric: str) -> tuple[Any, Any]:
         """Return a curve of a training: integer steps [k] and values [k]."""
-        points = histories(self.found[result.run_id])[metric]
+        points = bundles.curve(self.found[result.run_id], metric)
         steps = [step for step in sorted(points) if not np.isnan(points[step])]
         return np.array(steps), np.array([points[step] for step in steps])
 
@@ -159,7 +159,7 @@ def final_numbers(training: Document, steps: int) -> dict[str, float]:
 
     These must go to the last of `steps`; 0 where the recipe states none.
     """
-    curves = histories(training)
+    curves = bundles.histories(training)
     final = {metric: by_step[max(by_step)] for metric, by_step in curves.items()}
     end, about = max(map(max, curves.values()), default=0), f"{training.name} ({training.run_id})"
     if end < steps or any(end not in curves.get(metric, ()) for metric in PER_STEP):

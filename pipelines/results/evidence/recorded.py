@@ -46,7 +46,7 @@ class RecordedRun:
         """Return its plan; None where the claim states other settings today."""
         return stated_plan_of(self.row)
 
-    @property
+    @cached_property
     def seed_values(self) -> dict[str, list[float]]:
         """Return by metric the numbers of the seeds that it has recorded."""
         return seed_values(histories(self.document))
@@ -137,15 +137,21 @@ def read(name: str) -> Evidence:
     """Return what the bundles hold of a claim; nothing of it of one that has none."""
     runs: list[RecordedRun] = []
     trainings: list[Document] = []
+    documents: dict[str, Document] = {}
+
+    def keep(document: Document) -> None:
+        importing.check_tags(document)
+        documents[document.run_id] = document
+
     for file in bundles.files([name]):
-        with file_format.open_archive(file, store.home(), importing.check_tags) as archive:
+        with file_format.open_archive(file, store.home(), keep) as archive:
             for row in archive.manifest.runs:
+                run = documents[row.run_id]
                 if row.kind in TRAINED:
-                    trainings.append(archive.run(row))
+                    trainings.append(run)
                 elif row.claim == name and row.kind == "claim":
                     names = (cells.TABLE, settings_table.FILE, "figure.png")
                     table, csv, picture = (archive.artifact(row.run_id, n) for n in names)
                     text = (csv or b"").decode()
-                    run = archive.run(row)
                     runs.append(RecordedRun(run, table or b"", text, picture, trainings))
     return Evidence(name, runs)
