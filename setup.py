@@ -8,7 +8,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
-SHIPPED = ("RESULTS.md", "results.json", "mlruns/evidence/*.zip")
+SHIPPED = ("RESULTS.md", "results.json", "figures/*.png", "mlruns/evidence/*.zip")
 COMMIT = "COMMIT"  # file of a wheel and of a source distribution, which have no history
 
 

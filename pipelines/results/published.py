@@ -9,7 +9,7 @@ from typing import Any
 from pipelines.errors import DAMAGE_ERRORS, UserError, describe_damage
 from pipelines.runtime import places
 
-FILE = "results.json"
+FILE, FIGURES = "results.json", "figures"
 RESULTS = places.published_folder() / FILE
 
 

@@ -6,7 +6,7 @@ given anew, by the rules of today, from the numbers of every seed.
 
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +16,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from pipelines.errors import UserError, disk_error
-from pipelines.measurement import cells, claim_catalog
+from pipelines.measurement import claim_catalog
 from pipelines.measurement.claim_run import json_document
 from pipelines.measurement.claim_run.json_document import JsonDocument
 from pipelines.measurement.claim_view import ClaimView
@@ -25,7 +25,7 @@ from pipelines.measurement.verdict import FORMERLY, NOT_JUDGED
 from pipelines.results import counts, markdown, published, reference_runs, regressions, web_page
 from pipelines.results.evidence import recorded
 from pipelines.results.evidence.recorded import RecordedRun
-from pipelines.results.published import FILE
+from pipelines.results.published import FIGURES, FILE
 from pipelines.runtime import places
 from pipelines.tracking import history, store, tracked_run
 
@@ -48,24 +48,26 @@ class Result:
         devices = {each.tags["device"] for each in trained if "device" in each.tags}
         return {**self.judged, "devices": sorted({each.partition(",")[0] for each in devices})}
 
-    def picture(self) -> bytes | None:
-        """Return its figure as PNG.
+    def figure(self, published_runs: Collection[str]) -> bytes | None:
+        """Return its figure as PNG: the project's as it is published, yours as it was recorded."""
+        if self.recorded is None:
+            return store.artifact(self.run.id, "figure.png")
+        file = places.published_folder() / FIGURES / f"{self.run.tags['claim']}.png"
+        is_published = self.run.id in published_runs and file.is_file()
+        return file.read_bytes() if is_published else self.project_figure()
+
+    def project_figure(self) -> bytes | None:
+        """Return the figure of a run of the evidence as PNG.
 
         Networks take too long to be trained again for a better figure: theirs is drawn anew.
         """
-        plan, recorded = stated_plan_of(self.run), self.recorded
-        if plan and plan.claim.recipes:
-            measured = recorded.measured if recorded else cells.read_plan(plan, self.run.id)
-            if measured:
-                drawn = (
-                    recorded.draw(plan)
-                    if recorded
-                    else plan.claim.draw(plan, measured, self.run.id)
-                )
-                picture = io.BytesIO()
-                drawn.savefig(picture, **tracked_run.FIGURE_STYLE)
-                return picture.getvalue()
-        return recorded.picture if recorded else store.artifact(self.run.id, "figure.png")
+        recorded = self.recorded
+        plan = stated_plan_of(self.run)
+        if not (recorded and recorded.measured and plan and plan.claim.recipes):
+            return recorded.picture if recorded else None
+        picture = io.BytesIO()
+        recorded.draw(plan).savefig(picture, **tracked_run.FIGURE_STYLE)
+        return picture.getvalue()
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,11 @@ def write(folder: Path | None = None) -> dict[str, Any]:
     """
     folder, board = folder or store.home() / "report", entries()
     with _open_folder(folder):
-        figures = _write_figures(board, folder / "figures")
+        runs = {str(each.get("run_id")) for each in published.read_claims().values()}
+        figures = _write_figures(
+            folder / FIGURES,
+            {each.name: each.shown.figure(runs) if each.shown else None for each in board},
+        )
         studies = [
             {"study": row.name, "run_id": row.id, "metrics": row.metrics}
             | {key: row.tags[key] for key in ("recipe", "best")}
@@ -222,7 +228,10 @@ def publish(folder: Path | None = None) -> dict[str, Any]:
             "that holds none. Use a checkout of the project, with its mlruns/evidence/."
         )
     with _open_folder(folder):
-        _write_figures(board, folder / "figures")
+        _write_figures(
+            folder / FIGURES,
+            {each.name: each.project.project_figure() if each.project else None for each in board},
+        )
         document = results_document(board)
         for each in document["claims"]:
             del each["project"]  # which is the same
@@ -254,7 +263,7 @@ def _write_results(
 def _open_folder(folder: Path) -> Iterator[None]:
     """Make the folder of a report; UserError or Unavailable if it cannot be written."""
     try:
-        (folder / "figures").mkdir(parents=True, exist_ok=True)
+        (folder / FIGURES).mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
         raise disk_error(error)(
@@ -263,15 +272,14 @@ def _open_folder(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _write_figures(board: Sequence[Entry], folder: Path) -> dict[str, Path]:
-    """Write the figures of the claims; return their files by claim."""
+def _write_figures(folder: Path, pictures: Mapping[str, bytes | None]) -> dict[str, Path]:
+    """Write the figures of the claims, and delete those of claims without one; return the files."""
     files = {}
-    for entry in board:
-        picture = entry.shown.picture() if entry.shown else None
-        file = folder / f"{entry.name}.png"
+    for name, picture in pictures.items():
+        file = folder / f"{name}.png"
         if picture is None:
             file.unlink(missing_ok=True)
         else:
             file.write_bytes(picture)
-            files[entry.name] = file
+            files[name] = file
     return files
