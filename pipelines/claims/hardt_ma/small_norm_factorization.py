@@ -140,9 +140,12 @@ def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
 @functools.cache
 def largest_rounding_factor() -> float:
     """Return what rounding costs at most, over GAMMAS and all depths of at least 3 gamma."""
-    gamma, depth = GAMMAS[:, None], np.arange(SHALLOWEST, DEEPEST + 1)
-    factors = factorization.rounding_factor(gamma, depth)
-    return float(factors[depth >= 3 * gamma].max())
+    deep_enough = ((GAMMAS[depth >= 3 * GAMMAS], depth) for depth in range(SHALLOWEST, DEEPEST + 1))
+    return max(
+        float(factorization.rounding_factor(gamma, depth).max())
+        for gamma, depth in deep_enough
+        if len(gamma)
+    )
 
 
 def over_lower_bound(measured: Sequence[Measured]) -> list[float]:
