@@ -17,6 +17,7 @@ from pipelines.tracking.store import (
     REUSED,
     client,
     is_away,
+    is_unmade,
     read_links,
     unavailable,
 )
@@ -110,6 +111,8 @@ def rows_with_evidence(status: str | None = "FINISHED", **tags: str) -> list[Row
 
 def search(condition: str = "", deleted: bool = False) -> Iterator[Any]:
     """Yield MLflow's runs of all experiments under a condition, newest first, page by page."""
+    if is_unmade():
+        return iter(())
     client()  # first of all: it sets MLflow up, and silences what it warns of in a notebook
     from mlflow.entities import ViewType
 

@@ -58,6 +58,8 @@ def recover() -> dict[str, str]:
     is taken for dead after a long silence alone, and says RUNNING again if it was not.
     """
     closed = dict.fromkeys(deliver_journals(), "delivered from its journal")
+    if store.is_unmade():
+        return closed
     with store.lock("settle"):
         for run_id, why in dead_without_journal().items():
             mark_killed(run_id, why)

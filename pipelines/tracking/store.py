@@ -60,6 +60,14 @@ def is_project_home() -> bool:
     return uri() == _project_uri()
 
 
+def is_unmade() -> bool:
+    """Return whether the store is an SQLite database that is not there: no run is in it.
+
+    What only reads does without MLflow then, and makes none.
+    """
+    return uri().startswith(SQLITE) and not database_path(uri()).exists()
+
+
 def read_links(tags: Mapping[str, str], kind: str) -> list[str]:
     """Return the runs (REUSED) or studies (STUDIED) that the tags of a run name.
 
