@@ -55,7 +55,8 @@ def test_a_wheel_has_the_evidence_and_neither_tests_nor_benchmarks(wheel: Path) 
         members = {name: archive.read(name) for name in archive.namelist()}
     shipped = {n.removeprefix("pipelines/shipped/") for n in members if "/shipped/" in n}
     evidence = {f"mlruns/evidence/{path.name}" for path in ROOT.glob("mlruns/evidence/*.zip")}
-    assert shipped == evidence | {"RESULTS.md", "results.json", "COMMIT"}
+    figures = {f"figures/{path.name}" for path in ROOT.glob("figures/*.png")}
+    assert shipped == evidence | figures | {"RESULTS.md", "results.json", "COMMIT"}
     for name in shipped - {"COMMIT"}:
         assert members[f"pipelines/shipped/{name}"] == (ROOT / name).read_bytes()
     packages = {name.partition("/")[0] for name in members if ".dist-info" not in name}

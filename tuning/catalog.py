@@ -70,7 +70,6 @@ def find_run(study: Any) -> history.Row | None:
 def describe(name: str, where: str | None = None) -> dict[str, Any]:
     """Return the study as one JSON document; raise UserError if none has that name."""
     where = storage.resolve_url(where)
-    store.client()
     if NAME.fullmatch(name) and copies.find_finished_run(name, where):
         with lock_study(name):
             copies.restore(name, where)
