@@ -12,6 +12,15 @@ import termios
 
 from tests.conftest import ROOT
 
+IN_TURN = """
+import sys
+from pipelines.__main__ import dispatch
+from pipelines.cli.shell import run_command_safely
+for line in sys.stdin.read().splitlines():
+    print("==", line, flush=True)
+    run_command_safely(dispatch, line.split())
+    sys.stdout.flush()
+"""
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -38,3 +47,11 @@ def output(*arguments: str, typed: str = "", columns: int = 80) -> str:
                 written += chunk
     os.close(reader)
     return COLOURS.sub("", written.decode()).replace("\r\n", "\n")
+
+
+def commands(*lines: str, columns: int = 80) -> dict[str, str]:
+    """What these commands of `pipelines` write, one after the other in one process, by command."""
+    written = output("-c", IN_TURN, typed="\n".join(lines), columns=columns)
+    parts = [part.partition("\n") for part in re.split(r"^== ", written, flags=re.M)[1:]]
+    assert [line for line, _, _ in parts] == [*lines]
+    return {line: text for line, _, text in parts}

@@ -10,13 +10,16 @@ import pytest
 from pipelines.runtime import places
 from tests.conftest import ROOT, needs
 
-PROGRAM = (  # runs a command as its process would, then says what it has loaded, and its memory
-    "import resource, runpy, sys\n"
+# Runs a command as its process would, then says what it has loaded, and its memory: not what
+# `getrusage` says, which of a process that has just been started is what its parent held.
+PROGRAM = (
+    "import pathlib, re, runpy, sys\n"
     "package, sys.argv = sys.argv[1], sys.argv[1:]\n"
     "try:\n"
     "    runpy.run_module(package, run_name='__main__', alter_sys=True)\n"
     "finally:\n"
-    "    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+    "    status = pathlib.Path('/proc/self/status').read_text()\n"
+    "    held = re.search(r'VmHWM:\\s*(\\d+) kB', status)[1]\n"
     "    heavy = {'tensorflow', 'keras', 'mlflow', 'torch', 'jax'} & set(sys.modules)\n"
     "    print(held, *sorted(heavy), file=sys.stderr)\n"
 )

@@ -31,40 +31,31 @@ def test_list_is_one_screen_of_names(columns: int) -> None:
 
 
 @pytest.mark.parametrize("columns", [80, 140])
-@pytest.mark.parametrize("what", ["claims", "recipes"])
-def test_costs_and_data_fit_the_terminal(what: str, columns: int) -> None:
-    lines = terminal.output("-m", "pipelines", "list", what, columns=columns).splitlines()
-    assert max(map(len, lines)) <= columns
-    firsts = {line.split()[0]: line for line in lines if line and not line.startswith(" ")}
-    names = claim_catalog.names() if what == "claims" else catalog.RECIPES
-    assert {*names} <= firsts.keys()
-    assert what == "recipes" or re.search(r"holds +cpu 13 s", firsts["gradient-formula"])
+def test_costs_and_data_fit_the_terminal(columns: int) -> None:
+    shown = terminal.commands("list claims", "list recipes", columns=columns)
+    for text, names in zip(shown.values(), (claim_catalog.names(), catalog.RECIPES), strict=True):
+        lines = text.splitlines()
+        assert max(map(len, lines)) <= columns
+        firsts = {line.split()[0]: line for line in lines if line and not line.startswith(" ")}
+        assert {*names} <= firsts.keys()
+    assert re.search(r"\ngradient-formula .*holds +cpu 13 s", shown["list claims"])
 
 
 @pytest.mark.parametrize("columns", [80, 140])
-@pytest.mark.parametrize(
-    "command",
-    [
-        "pipelines report",
-        "pipelines data",
-        "pipelines reference",
-        "pipelines evidence list",
-        "pipelines evidence plan",
-        "pipelines schedule list",
-        "pipelines schedule history",
-    ],
-)
 def test_no_table_is_wider_than_the_terminal_and_none_folds_a_name(
-    command: str, columns: int, home: Path
+    columns: int, home: Path
 ) -> None:
-    shown = terminal.output("-m", *command.split(), columns=columns)
-    for line in shown.splitlines():
+    commands = "report", "data", "reference", "evidence list", "evidence plan"
+    shown = terminal.commands(*commands, "schedule list", "schedule history", columns=columns)
+    for line in "".join(shown.values()).splitlines():
         is_address = line.strip().startswith("/") or "python -m" in line or ": /" in line
         assert len(line) <= columns or is_address
-    if command in ("pipelines report", "pipelines evidence plan"):
-        names = [line.split()[0] for line in shown.splitlines() if re.match(r"[a-z]", line)]
-        lacking = "allcnn-imagenet", "no-need-for-dropout"
-        assert {*lacking} <= {*names} if "plan" in command else {*claim_catalog.names()} <= {*names}
+    reported, planned = (
+        {line.split()[0] for line in shown[command].splitlines() if re.match(r"[a-z]", line)}
+        for command in ("report", "evidence plan")
+    )
+    assert {*claim_catalog.names()} <= reported
+    assert {"allcnn-imagenet", "no-need-for-dropout"} <= planned
 
 
 def test_list_is_wider_than_a_very_narrow_terminal() -> None:
@@ -92,12 +83,13 @@ def test_list_says_which_data_are_here(
 
 
 @pytest.mark.parametrize("columns", [80, 140])
-@pytest.mark.parametrize("name", ["gradient-formula", "allcnn-cifar100", "mlp-digits"])
-def test_show_fits_the_terminal(name: str, columns: int) -> None:
-    shown = terminal.output("-m", "pipelines", "show", name, columns=columns)
-    assert max(map(len, shown.splitlines())) <= columns
-    for title in ("cost", "settings", f"Run it: python -m pipelines run {name}"):
-        assert title in shown
+def test_show_fits_the_terminal(columns: int) -> None:
+    names = "gradient-formula", "allcnn-cifar100", "mlp-digits"
+    shown = terminal.commands(*(f"show {name}" for name in names), columns=columns)
+    for name, (words, text) in zip(names, shown.items(), strict=True):
+        assert max(map(len, text.splitlines())) <= columns, words
+        for title in ("cost", "settings", f"Run it: python -m pipelines run {name}"):
+            assert title in text
 
 
 def test_show_has_evidence_cost_and_what_the_source_reports(

@@ -154,6 +154,7 @@ def test_a_database_half_made_is_made_anew(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "half.mlflow.db").write_bytes(b"")
     with closing(sqlite3.connect(tmp_path / "half.mlflow.db")) as killed:
         killed.execute("create table runs (run_uuid text)")
+    store.client()
     assert history.rows(None) == []
     assert not (tmp_path / "half.mlflow.db").exists()
 
