@@ -4,7 +4,7 @@ Each command is started as a person starts it, Python and all, in a home of its 
 afterwards; modules are compiled beforehand. The seconds are of the processor, of all processes; the
 megabytes are the most that one process held. `/bare` is the ratio to the libraries alone doing the
 same, `/baseline` that to the same command of another checkout with a `.venv` of its own; both in
-the same round. Where two of them write RESULTS.md, it must be the same, byte for byte.
+the same round. It is said whether both checkouts write the same RESULTS.md, byte for byte.
 
     python -m benchmarks.commands [--baseline DIR]      6 minutes on 2 cores, 16 with a baseline
 """
@@ -27,6 +27,7 @@ from pipelines.runtime import places
 ROUNDS = 3
 THEOREM = "gradient-formula"  # of all theorems the one that is measured fastest
 TRAINING = "allconv-digits"
+STUDY = ("run", "small", "--recipe", "mlp-digits", "--scale", "smoke", "--trials", "3")
 
 
 @dataclass(frozen=True)
@@ -62,36 +63,20 @@ class Checkout:
         """Return the same of a command of `pipelines`."""
         return self.cost("-m", "pipelines", *words, home=home)
 
-    @contextmanager
-    def new_home(self) -> Iterator[Path]:
-        """Yield a folder that is not there, and is deleted afterwards."""
-        with tempfile.TemporaryDirectory() as folder:
-            yield Path(folder) / "home"
-
     def prepare(self) -> None:
         """Record a theorem and a study in the home, and its report: what comes to be read."""
         self.ours("run", THEOREM, "--scale", "smoke")
-        self.cost(
-            "-m",
-            "tuning",
-            "run",
-            "small",
-            "--recipe",
-            "mlp-digits",
-            "--scale",
-            "smoke",
-            "--trials",
-            "3",
-        )
+        self.cost("-m", "tuning", *STUDY)
         self.ours("report")
 
     def measure(self) -> dict[str, float]:
         """Return the costs of all commands, once each."""
-        with self.new_home() as home:
+        with new_home() as home:
             first_report = self.ours("report", home=home)
+        with new_home() as home:
             imported = self.ours("evidence", "import", home=home)
             database = sum(file.stat().st_size for file in home.glob("mlflow.db*"))
-        with self.new_home() as home:
+        with new_home() as home:
             training = self.ours("run", TRAINING, "--scale", "smoke", home=home)
         costs = {
             "first report": first_report,
@@ -111,24 +96,23 @@ class Checkout:
 
     def measure_bare(self) -> dict[str, float]:
         """Return the processor seconds of the libraries alone, on the home of this checkout."""
-        store = f"sqlite:///{self.home}/mlflow.db"
-        optuna = "from optuna.cli import main; main()"
-        backend = (
-            "--storage-class",
-            "JournalFileBackend",
-            "--storage",
-            str(self.home / "optuna.journal"),
-        )
-        with self.new_home() as home:
+        store, journal = f"sqlite:///{self.home}/mlflow.db", str(self.home / "optuna.journal")
+        optuna = ("-c", "from optuna.cli import main; main()", "studies", "--storage-class")
+        with new_home() as home:
             home.mkdir()
-            new_store = f"sqlite:///{home}/mlflow.db"
-            return {
-                "run that is found finished": self.cost(
-                    "-m", "benchmarks.bare_search", store, THEOREM
-                )[0],
-                "tuning list": self.cost("-c", optuna, "studies", *backend)[0],
-                "run of a training": self.cost("-m", "benchmarks.bare_training", new_store)[0],
+            ways = {
+                "run that is found finished": ("-m", "benchmarks.bare_search", store, THEOREM),
+                "tuning list": (*optuna, "JournalFileBackend", "--storage", journal),
+                "run of a training": ("-m", "benchmarks.bare_training", f"sqlite:///{home}/it.db"),
             }
+            return {name: self.cost(*words)[0] for name, words in ways.items()}
+
+
+@contextmanager
+def new_home() -> Iterator[Path]:
+    """Yield a folder that is not there, and is deleted afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / "home"
 
 
 def main(words: Sequence[str]) -> None:

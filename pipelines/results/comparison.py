@@ -61,8 +61,7 @@ def find_runs(names: Sequence[str]) -> list[Row]:
             f"A comparison takes 2 to {len(ascii_uppercase)} runs. Received: {len(names)}. Name "
             "them by their ids or names."
         )
-    recorded = history.outlines()
-    return [find_run(name, recorded) for name in names]
+    return [find_run(name) for name in names]
 
 
 def _compare_metric(metrics: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
@@ -119,11 +118,12 @@ def _keys(mappings: Any) -> list[str]:
     return sorted(set[str]().union(*mappings))
 
 
-def find_run(name: str, rows: Sequence[Row]) -> Row:
+def find_run(name: str, own: bool = False) -> Row:
     """Return the run of that id or beginning of an id, else the newest of that name or title.
 
-    The newest come first.
+    `own`: none of the project's evidence.
     """
+    rows = [row for row in history.named(name) if not (own and row.is_project)]
     matches = [r for r in rows if r.id.startswith(name) or r.origin.startswith(name)]
     if len(name) < MIN_ID_LETTERS:
         matches = []
@@ -134,10 +134,11 @@ def find_run(name: str, rows: Sequence[Row]) -> Row:
         )
     titled = [row for row in rows if row.tags.get(store.TITLE) == name]
     over_seeds = [row for row in titled if row.tags.get("kind") == seeds.KIND]
-    named = [row for row in rows if row.name == name]
-    for row in (*matches, *named, *over_seeds, *titled):
-        return history.row(row.id)
-    names = {row.name for row in rows if row.tags.get("kind") != "setting"}
+    same_name = [row for row in rows if row.name == name]
+    for row in (*matches, *same_name, *over_seeds, *titled):
+        return row
+    every = (row for row in history.outlines() if not (own and row.is_project))
+    names = {row.name for row in every if row.tags.get("kind") != "setting"}
     shown_by = f"python -m pipelines ui (of an id, {MIN_ID_LETTERS} letters or more are enough)"
     raise unknown("A run", name, names, shown_by)
 

@@ -34,8 +34,7 @@ def evaluate(name: str) -> dict[str, Any]:
     `name` is a run's id, the beginning of one, or a name, of which the newest is taken. Raise
     UserError for a run that stored no network, or one that cannot be read, or recorded no number.
     """
-    own = (each for each in history.outlines() if not each.is_project)
-    row = history.find(name) or comparison.find_run(name, list(own))
+    row = history.find(name) or comparison.find_run(name, own=True)
     recipe, rounding = _read_recipe(row)
     model = load_model(row, recipe.precision)
     splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args, recipe.validation)

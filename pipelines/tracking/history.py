@@ -1,6 +1,7 @@
 """Recorded runs, found by their tags, and their curves."""
 
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pipelines.tracking.store import (
     PARENT,
     PROJECT,
     REUSED,
+    TITLE,
     client,
     is_away,
     is_unmade,
@@ -154,6 +156,23 @@ def fetch_runs(run_ids: Sequence[str], deleted: bool = False) -> Iterator[Any]:
 def outlines() -> list[Row]:
     """Return all runs, not deleted ones, newest first."""
     return list(map(_row, search()))
+
+
+def named(name: str) -> list[Row]:
+    """Return the runs of that name or title, and those whose id begins so, newest first.
+
+    The store is asked for them alone: it may hold many thousands.
+    """
+    quote = '"' if "'" in name else "'"
+    if quote in name:
+        return [each for each in outlines() if name in (each.name, each.tags.get(TITLE))]
+    conditions = [
+        f"{key} = {quote}{name}{quote}" for key in ("attributes.run_name", f"tags.{TITLE}")
+    ]
+    if re.fullmatch("[0-9a-f]+", name):
+        conditions += [f"{key} LIKE '{name}%'" for key in ("attributes.run_id", f"tags.{ORIGIN}")]
+    found = {run.info.run_id: _row(run) for each in conditions for run in search(each)}
+    return sorted(found.values(), key=lambda each: each.start_ms, reverse=True)
 
 
 def row(run_id: str) -> Row:

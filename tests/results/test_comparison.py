@@ -103,6 +103,20 @@ def test_means_alone_are_metrics_of_a_run_over_seeds(
     assert re.search(r"test [\d.]+ ± [\d.]+ %.*, 2 seeds", row.tags[store.RESULT])
 
 
+@pytest.mark.parametrize("name", ["it's", 'a "run"', 'it\'s a "run"', "50 %", "a_b"])
+def test_a_run_is_found_without_reading_the_others(
+    name: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for other in ("its", "a run", "50 percent", "a-b"):
+        record_run(other, {}, {"error": 1})
+    run_id = record_run(name, {}, {"error": 2})
+    if not {"'", '"'} <= set(name):
+        monkeypatch.setattr(history, "outlines", pytest.fail)
+    assert comparison.find_run(name).id == run_id
+    assert comparison.find_run(run_id[:12]).id == run_id
+    assert comparison.find_run(run_id).id == run_id
+
+
 def test_the_newest_of_a_name_is_taken(home: Path) -> None:
     record_run("same", {}, {"error": 1})
     newest = record_run("same", {}, {"error": 2})

@@ -15,8 +15,8 @@ from pipelines.measurement.claim_view import DOCUMENTS, ClaimView, group_by_docu
 from pipelines.measurement.verdict import UNDECIDED, Bound
 from pipelines.results import published, scoreboard
 from pipelines.running.seed_statistics import format_spread
-from pipelines.tracking import mlflow_ui, ui_server
-from tests.conftest import command
+from pipelines.tracking import mlflow_ui, store, ui_server
+from tests.conftest import ROOT, command
 
 NAME = "small-norm-factorization"
 
@@ -56,6 +56,19 @@ def test_the_page_needs_nothing_but_itself(measured: dict[str, Any], tmp_path: P
     assert set(page.found) - set(own) == {mlflow_ui.run_page(measured["run_id"])}
     assert len([each for each in own if each.startswith("data:")]) == 1
     assert not re.search(r"<script [^>]|srcset=|@import|import\(|fetch\(|url\(", text)
+
+
+def test_figures_are_the_published_ones_of_the_project_and_yours_as_it_was_recorded(
+    home: Path, measured: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.results.evidence.bundles.FOLDER", ROOT / "mlruns" / "evidence")
+    scoreboard.write(tmp_path / "out")
+    written = {path.name: path.read_bytes() for path in (tmp_path / "out/figures").iterdir()}
+    published = {path.name: path.read_bytes() for path in (ROOT / "figures").iterdir()}
+    assert written.keys() >= published.keys()
+    others = {name for name in published if written[name] != published[name]}
+    assert others == {f"{NAME}.png"}
+    assert written[f"{NAME}.png"] == store.artifact(measured["run_id"], "figure.png")
 
 
 def test_a_run_with_other_settings_or_fewer_seeds_is_not_the_claim_s(home: Path) -> None:
