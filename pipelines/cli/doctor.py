@@ -206,7 +206,8 @@ def check_backend(load: bool = False) -> Finding:
     name = backend.name()
     gpus = GPUS[name](import_module(name)) if is_loaded else 0
     cores = provenance.count_cores()
-    found = f"{name} {provenance.version(name)}, {gpus} GPUs, {cores} CPU cores"
+    seen = f"{gpus} GPUs" if is_loaded else "no NVIDIA driver"
+    found = f"{name} {provenance.version(name)}, {seen}, {cores} CPU cores"
     if gpus:
         return Finding("ok", found)
     costs = "networks train on the CPU: minutes at cpu scale, days to years at paper scale"

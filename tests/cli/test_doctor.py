@@ -184,6 +184,27 @@ def test_a_broken_thing_is_found_by_its_own_check_alone(
     assert left_out == ({"running runs", "artifacts", "studies"} if away else set())
 
 
+def test_a_thorough_examination_loads_the_backend_and_reads_examples(
+    home: Path, digits: Path, monkeypatch: Patch
+) -> None:
+    folder = home.with_name("changed")
+    shutil.copytree(digits, folder)
+    for file in folder.rglob("*.tfrecord*"):  # of the same sizes
+        file.write_bytes(bytes(file.stat().st_size))
+    monkeypatch.setenv("TFDS_DATA_DIR", str(folder))
+    monkeypatch.setattr(shutil, "which", lambda name: None)  # as on a machine without a GPU
+    brief = find_states()
+    assert ("no NVIDIA driver" in brief["backend"]["found"], brief["data sets"]["state"]) == (
+        True,
+        "note",
+    )
+    document = doctor.examine(thorough=True)
+    rows = {row["check"]: row for row in document["checks"]}
+    assert "0 GPUs" in rows["backend"]["found"]
+    assert rows["data sets"]["state"] == "problem"
+    assert "data prepare digits" in rows["data sets"]["fix"]
+
+
 def test_dead_is_what_recover_would_close_and_nothing_else(home: Path) -> None:
     says_running()  # of this process
     says_running(heartbeat.MACHINE, "elsewhere 8c2f pid:[1]")
