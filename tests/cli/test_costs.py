@@ -81,7 +81,7 @@ def test_the_evidence_is_imported_in_a_small_memory_and_database(new_home: Path)
     ("words", "megabytes"),
     [
         pytest.param("allconv-cifar10", 2_000, marks=needs("cifar10")),
-        pytest.param("allconv-tiny-imagenet", 3_500, marks=needs("tiny_imagenet")),
+        pytest.param("allconv-tiny-imagenet", 3_500, marks=needs("tiny_imagenet/64x64")),
     ],
 )
 def test_a_training_holds_so_much(words: str, megabytes: float, new_home: Path) -> None:
