@@ -46,18 +46,14 @@ class Checkout:
             "PYTHONPYCACHEPREFIX": str(self.home / "bytecode"),
         }
         kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-        child = subprocess.Popen(
+        with subprocess.Popen(
             [str(python) if python.exists() else sys.executable, *words],
             cwd=self.root,
             env=kept | told,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-        )
-        said = child.stderr.read().decode() if child.stderr else ""
-        _, status, usage = os.wait4(child.pid, 0)
-        if status:
-            raise SystemExit(f"python {' '.join(words)} ended with status {status}:\n{said}")
-        return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e3
+        ) as child:
+            return side_by_side.wait_for(child)
 
     def ours(self, *words: str, home: Path | None = None) -> tuple[float, float]:
         """Return the same of a command of `pipelines`."""

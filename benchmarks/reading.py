@@ -9,7 +9,6 @@ round. Before, it is said what the client takes to write a setting.
     python -m benchmarks.reading [RUNS ...]      500 2000 8000; about 15 minutes on 2 cores
 """
 
-import resource
 import subprocess
 import sys
 import time
@@ -91,14 +90,9 @@ def time_command(words: list[str]) -> Callable[[], float]:
     uri = store.uri()
 
     def run() -> float:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        with subcommands.start(
-            ("pipelines", *words), {"MLFLOW_TRACKING_URI": uri}, stdout=subprocess.DEVNULL
-        ) as child:
-            if child.wait():
-                raise SystemExit(f"{words[0]} ended with code {child.returncode}.")
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        told = {"MLFLOW_TRACKING_URI": uri}
+        child = subcommands.start(("pipelines", *words), told, stdout=subprocess.DEVNULL)
+        return side_by_side.wait_for(child)[0]
 
     return run
 

@@ -5,6 +5,7 @@ with the least and the greatest.
 """
 
 import os
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -45,6 +46,19 @@ def report(name: str, numbers: Mapping[str, Any], **params: Any) -> None:
             middle, least, most = np.median(values), np.min(values), np.max(values)
             print(f"{key:>28}  {middle:.4g} ({least:.4g}-{most:.4g})", flush=True)
             run.log({key: float(middle)})
+
+
+def wait_for(child: subprocess.Popen[bytes]) -> tuple[float, float]:
+    """Return the processor seconds of a process, and the most megabytes that it held.
+
+    With the seconds of the processes that it has waited for. SystemExit if it fails.
+    """
+    said = child.stderr.read().decode() if child.stderr else ""
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise SystemExit(f"{child.args!r} ended with code {child.returncode}. {said}")
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e3
 
 
 @contextmanager

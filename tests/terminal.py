@@ -13,12 +13,13 @@ import termios
 from tests.conftest import ROOT
 
 IN_TURN = """
-import sys
+import contextlib, sys
 from pipelines.__main__ import dispatch
 from pipelines.cli.shell import run_command_safely
 for line in sys.stdin.read().splitlines():
     print("==", line, flush=True)
-    run_command_safely(dispatch, line.split())
+    with contextlib.suppress(SystemExit):  # --help ends with it
+        run_command_safely(dispatch, line.split())
     sys.stdout.flush()
 """
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -123,7 +123,7 @@ def find_run(name: str, own: bool = False) -> Row:
 
     `own`: none of the project's evidence.
     """
-    rows = [row for row in history.named(name) if not (own and row.is_project)]
+    rows = [row for row in history.find_named(name) if not (own and row.is_project)]
     matches = [r for r in rows if r.id.startswith(name) or r.origin.startswith(name)]
     if len(name) < MIN_ID_LETTERS:
         matches = []

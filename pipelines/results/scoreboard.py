@@ -6,7 +6,7 @@ given anew, by the rules of today, from the numbers of every seed.
 
 import io
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -48,12 +48,12 @@ class Result:
         devices = {each.tags["device"] for each in trained if "device" in each.tags}
         return {**self.judged, "devices": sorted({each.partition(",")[0] for each in devices})}
 
-    def figure(self, published_runs: Collection[str]) -> bytes | None:
+    def figure(self, published_run: str | None) -> bytes | None:
         """Return its figure as PNG: the project's as it is published, yours as it was recorded."""
         if self.recorded is None:
             return store.artifact(self.run.id, "figure.png")
         file = places.published_folder() / FIGURES / f"{self.run.tags['claim']}.png"
-        is_published = self.run.id in published_runs and file.is_file()
+        is_published = self.run.id == published_run and file.is_file()
         return file.read_bytes() if is_published else self.project_figure()
 
     def project_figure(self) -> bytes | None:
@@ -195,10 +195,10 @@ def write(folder: Path | None = None) -> dict[str, Any]:
     """
     folder, board = folder or store.home() / "report", entries()
     with _open_folder(folder):
-        runs = {str(each.get("run_id")) for each in published.read_claims().values()}
+        runs = {name: each.get("run_id") for name, each in published.read_claims().items()}
         figures = _write_figures(
             folder / FIGURES,
-            {each.name: each.shown.figure(runs) if each.shown else None for each in board},
+            {e.name: e.shown.figure(runs.get(e.name)) if e.shown else None for e in board},
         )
         studies = [
             {"study": row.name, "run_id": row.id, "metrics": row.metrics}

@@ -158,7 +158,7 @@ def outlines() -> list[Row]:
     return list(map(_row, search()))
 
 
-def named(name: str) -> list[Row]:
+def find_named(name: str) -> list[Row]:
     """Return the runs of that name or title, and those whose id begins so, newest first.
 
     The store is asked for them alone: it may hold many thousands.

@@ -1,6 +1,7 @@
 """What --help says: of every command and every option something, within the terminal's width."""
 
 import itertools
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,14 +21,6 @@ from tests import terminal
 from tests.conftest import ROOT
 
 ELSEWHERE = ("{None}", "options options", "[STR", "default: None", "Parameters", "Arguments")
-SOURCE = """
-import contextlib, shlex, sys
-from pipelines.__main__ import dispatch
-for line in sys.stdin.read().splitlines():
-    print("==", line, flush=True)
-    with contextlib.suppress(SystemExit):
-        dispatch([*shlex.split(line), "--help"])
-"""
 NAMED = [f"run {name}" for name in [*claim_catalog.names(), *catalog.RECIPES]] + [
     "sweep gradient-formula",
     "tune run s --recipe mlp-digits",
@@ -72,9 +65,9 @@ def test_every_setting_of_a_claim_and_of_a_recipe_is_described() -> None:
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_help_fits_the_terminal(columns: int) -> None:
-    lines = [*COMMANDS, *NAMED]
-    shown = terminal.output("-c", SOURCE, typed="\n".join(lines), columns=columns)
-    assert shown.count("\nUsage: ") == len(lines)
+    lines = dict.fromkeys(f"{words} --help" for words in (*COMMANDS, *NAMED))
+    shown = "".join(terminal.commands(*lines, columns=columns).values())
+    assert len(re.findall("^Usage: ", shown, flags=re.M)) == len(lines)
     assert [line for line in shown.splitlines() if len(line) > columns] == []
     assert [text for text in ELSEWHERE if text in shown] == []
 
