@@ -51,7 +51,7 @@ def _describe_claim(name: str) -> dict[str, Any]:
             {"words": each.words, "place": each.place, "needs": dict(each.needs)}
             for each in claim.printed
         ],
-        "price": claim.price,
+        "price": claim.decision_price,
         "evidence": view
         and {key.replace(" ", "_"): view.text(key) for key in EVIDENCE}
         | {"floor": view.text("learned enough to judge"), "recorded_by": "project"},

@@ -5,7 +5,7 @@ edited to add one. How a claim is measured over its grid and recorded is in swee
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,11 +24,14 @@ from pipelines.measurement.verdict import (
     THEOREM,
     Bound,
     LearningLimit,
+    Look,
     Words,
 )
 from pipelines.recipes.cost import Cost
+from pipelines.recipes.settings import SCALES
 
 TAGS = ("verdict", "as_printed", "floor")  # a run's tags; floor: have networks learned enough
+MOST_S = 6 * 3_600  # of 2 cores: what costs more is not decidable here
 SEED_PREFIX = "seed/"  # begins the metrics of a claim's run whose steps are its seeds
 
 
@@ -74,8 +77,8 @@ class Claim:
     words: Words = THEOREM
     """Names of its verdicts."""
     price: str = ""
-    """The work of a decision that is out of reach here: `30 seeds of 10 minutes of an H200`.
-    Until a run decides it, the claim is `not decidable here`."""
+    """The work of a decision that is out of reach here, if it is not that of `costs`: `30 seeds of
+    10 minutes of an H200`. Until a run decides it, the claim is `not decidable here`."""
     shown: tuple[str, ...] = ()
     """Metrics that decide nothing and stand on the scoreboard beside those that do."""
     limits: tuple[LearningLimit, ...] = ()
@@ -87,6 +90,9 @@ class Claim:
     card: str = ""
     """The claim in words, where those at the beginning of its module are of several claims."""
     seeds: int = 5
+    """Seeds after which it is judged; with `looks`, after which it is judged first."""
+    looks: tuple[Look, ...] = ()
+    """Judgements of trained networks, each after more seeds, such as TWO_LOOKS; empty: one."""
     charts: tuple[tuple[str, ...], ...] = ()
     """Curves that share a chart in the UI, one tuple a chart: what is measured and its bounds."""
     recipes: Callable[[Any, int], Mapping[str, Any]] | None = None
@@ -100,6 +106,13 @@ class Claim:
     find them elsewhere, on the same side of their bounds."""
     inner: str | None = None
     """The axis that is not cut into cells: it becomes the step of every cell's curves."""
+
+    def __post_init__(self) -> None:
+        if self.looks and self.looks[0].seeds != self.seeds:
+            raise ValueError(
+                f"A claim is judged first after its seeds. Received: seeds={self.seeds}, "
+                f"looks={self.looks}. Give both, as TWO_LOOKS does."
+            )
 
     def draw(self, plan: Any, measured: Sequence[Measured], run_id: str) -> Any:
         """Return the figure of cells of a plan, which a run holds."""
@@ -138,7 +151,7 @@ class Claim:
     def judge(
         self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
     ) -> dict[str, Any]:
-        """Return the `verdict`, the `floor`, and as JSON the `quotations` and the `bounds`.
+        """Return the `verdict`, `floor`, `look`, and as JSON the `quotations` and the `bounds`.
 
         `as_printed` has the grades of the quotations in one line. A bound has an outcome where it
         is judged, and an interval where its mean over seeds decides. `values` holds one number a
@@ -147,13 +160,16 @@ class Claim:
         grades = self.grades(values, scale, altered)
         is_accused = any(grade.grade in ACCUSED for _, grade in grades)
         verdict = self._name(self.outcome(values, scale, altered), is_accused)
-        judged = [] if verdict == NOT_JUDGED else self._judged_bounds(scale, altered)
+        look = self.reached_looks(values)[-1]
+        bounds = _at(look, self.decided_by)
+        judged = [] if verdict == NOT_JUDGED else _at(look, self._judged_bounds(scale, altered))
         return {
             "verdict": verdict,
             "as_printed": SEPARATOR.join(f"{each.place}: {grade}" for each, grade in grades),
             "floor": "; ".join(limit.state(values) for limit in self.limits),
+            "look": self.describe_look(values),
             "quotations": [each.document(grade) for each, grade in grades],
-            "bounds": [b.document(values.get(b.metric, ()), b in judged) for b in self.decided_by],
+            "bounds": [b.document(values.get(b.metric, ()), b in judged) for b in bounds],
         }
 
     def verdict(
@@ -177,32 +193,74 @@ class Claim:
         return outcome
 
     @property
+    def deciding_scales(self) -> list[str]:
+        """Return the scales at which it may be decided: of trained networks the larger ones."""
+        scales = [s for s in SCALES if s in self.costs and s not in self.unjudged_scales]
+        larger = [scale for scale in scales if scale != "cpu"]
+        return larger if self.trains and larger else scales
+
+    @property
+    def decision_price(self) -> str:
+        """Return what a decision takes that is out of reach here; empty where one is within reach.
+
+        Without a stated price it is by its costs: a GPU at every scale that decides, or more than
+        MOST_S.
+        """
+        costs = {scale: self.costs[scale] for scale in self.deciding_scales}
+        if self.price or any(not c.gpu and c.least_s <= MOST_S for c in costs.values()):
+            return self.price
+        return ", or ".join(
+            f"{cost}{'' if cost.gpu else ' of 2 cores'} at {scale} scale"
+            for scale, cost in costs.items()
+        )
+
+    @property
     def verdict_without_run(self) -> str:
         """Return `not run`, or `not decidable here`."""
-        return NOT_DECIDABLE if self.price else NOT_RUN
+        return NOT_DECIDABLE if self.decision_price else NOT_RUN
 
     def outcome(
         self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
     ) -> str:
         """Return the weakest outcome of its bounds, or NOT_JUDGED where they decide nothing.
 
-        Seeds beyond those the claim states may weaken the outcome of trained networks to
-        `inconclusive`, never decide it: else one could add seeds until it pleases.
+        Of several looks the first that decides counts. Seeds beyond those of a look may weaken the
+        outcome of trained networks to `inconclusive`, never decide it: else one could add seeds
+        until it pleases.
         """
-        outcome = self._outcome(values, scale, altered)
-        if self.recipes and self.seeds > 1:
-            stated = {key: column[: self.seeds] for key, column in values.items()}
-            if outcome != self._outcome(stated, scale, altered):
-                return INCONCLUSIVE
-        return outcome
+        reached = self.reached_looks(values)
+        outcomes = [self._outcome(_head(values, each), scale, altered, each) for each in reached]
+        decided = next((each for each in outcomes if each in (HOLDS, BROKEN)), outcomes[-1])
+        together = self._outcome(values, scale, altered, reached[-1])
+        return decided if decided == together else INCONCLUSIVE
 
-    def _outcome(self, values: Mapping[str, Sequence[float]], scale: str, altered: bool) -> str:
-        """Return the weakest outcome of its bounds over all these seeds.
+    def reached_looks(self, values: Mapping[str, Sequence[float]]) -> list[Look]:
+        """Return the looks for which the seeds suffice; the first where they are too few."""
+        n = max(map(len, values.values()), default=0)
+        if not self.recipes or self.seeds == 1:
+            return [Look(n)]
+        looks = self.looks or (Look(self.seeds),)
+        return [look for look in looks if look.seeds <= n] or [looks[0]]
+
+    def describe_look(self, values: Mapping[str, Sequence[float]]) -> str:
+        """Return `1 of 2, after 3 seeds, at 98 % an end`; empty for a claim with one look."""
+        if not self.looks or not values:
+            return ""
+        last = self.reached_looks(values)[-1]
+        number = self.looks.index(last) + 1
+        return (
+            f"{number} of {len(self.looks)}, after {last.seeds} seeds, at {last.level:.0%} an end"
+        ).replace("%", " %")
+
+    def _outcome(
+        self, values: Mapping[str, Sequence[float]], scale: str, altered: bool, look: Look
+    ) -> str:
+        """Return the weakest outcome of its bounds over all these seeds, at the look's level.
 
         Trained networks are judged only in the settings of a scale. Those that do not meet the
         limits decide nothing, and a bound that was not measured is inconclusive.
         """
-        bounds = self._judged_bounds(scale, altered)
+        bounds = _at(look, self._judged_bounds(scale, altered))
         if not bounds or scale in self.unjudged_scales or (altered and self.recipes):
             return NOT_JUDGED
         if self.limits and (scale == "smoke" or not self.have_learned(values)):
@@ -228,19 +286,32 @@ class Claim:
         What is printed of trained networks is tested in the published setting alone, where they
         meet the limits; more seeds than stated can only make it `not tested`.
         """
-        judged = self._outcome(values, scale, altered) != NOT_JUDGED
+        look = self.reached_looks(values)[-1]
+        judged = self._outcome(values, scale, altered, look) != NOT_JUDGED
         is_tested = (
             judged and self.have_learned(values) and (scale == "paper" or self.recipes is None)
         )
-        return [(each, self._grade(each, values if is_tested else {})) for each in self.printed]
+        tested = values if is_tested else {}
+        return [(each, self._grade(each, tested, look)) for each in self.printed]
 
-    def _grade(self, quotation: Quotation, values: Mapping[str, Sequence[float]]) -> Grade:
-        grade = quotation.judge(values)
-        if self.recipes and self.seeds > 1:
-            stated = quotation.judge({k: column[: self.seeds] for k, column in values.items()})
-            if stated.grade != grade.grade:
-                return Grade(NOT_TESTED, "more seeds than the claim states say another thing")
+    def _grade(
+        self, quotation: Quotation, values: Mapping[str, Sequence[float]], look: Look
+    ) -> Grade:
+        at_level = replace(quotation, bounds=tuple(_at(look, quotation.bounds)))
+        grade = at_level.judge(values)
+        if at_level.judge(_head(values, look)).grade != grade.grade:
+            return Grade(NOT_TESTED, "more seeds than the claim states say another thing")
         return grade
+
+
+def _head(values: Mapping[str, Sequence[float]], look: Look) -> dict[str, Sequence[float]]:
+    """Return the values of the seeds of a look."""
+    return {key: column[: look.seeds] for key, column in values.items()}
+
+
+def _at(look: Look, bounds: Iterable[Bound]) -> list[Bound]:
+    """Return the bounds at the level of a look."""
+    return [replace(bound, level=look.level) for bound in bounds]
 
 
 def tags_of(judgement: Mapping[str, Any]) -> dict[str, str]:

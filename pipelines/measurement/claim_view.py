@@ -27,7 +27,7 @@ DOCUMENTS = {  # keys: the letters that name a source
 LETTERS = {"BEL": "B", "BHL": "B", "Bartlett's": "B"}
 TEST_ERROR = re.compile(r"(?:(\w+)_)?test_error_pct")
 METRIC, MEASURED, REPORTED, PROJECT = "metric", "measured: mean ± sd (n)", "reported", "the project"
-OUTCOME, RULE, INTERVAL = "verdict", "must be", "95 % interval, each end"
+OUTCOME, RULE, INTERVAL = "verdict", "must be", "interval, each end"
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,8 @@ def describe_cost(view: ClaimView) -> str:
     if view.shown:
         return format_duration(view.document["wall_s"])
     claim = view.claim
-    judged = [scale for scale in claim.costs if scale not in claim.unjudged_scales]
-    return "; ".join([*(f"{s} {claim.costs[s]}" for s in judged), *filter(None, [claim.price])])
+    within_reach = "; ".join(f"{scale} {claim.costs[scale]}" for scale in claim.deciding_scales)
+    return claim.decision_price or within_reach
 
 
 def repeat_command(view: ClaimView) -> str:
@@ -190,6 +190,7 @@ ROWS: dict[str, Callable[[ClaimView], str]] = {  # what can be shown, by title
     "decided by": describe_bounds,
     "reported": lambda view: "; ".join(f"{k} {v:g}" for k, v in view.document["reported"].items()),
     "learned enough to judge": _get("floor"),
+    "look": _get("look"),
     "test error: mean ± sd": describe_test_errors,
     "seeds": _get("seeds"),
     "cost": describe_cost,

@@ -7,21 +7,21 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-CONFIDENCE = 0.95  # level of each one-sided interval
+CONFIDENCE = 0.95  # level of each one-sided interval, unless a claim states its own
 PREDICTION = 0.95  # level of the two-sided interval for one more run
 DIFFERENCE_LEVEL = 0.95
 STATISTICS = ("mean", "sd", "n", "ci_low", "ci_high")  # of a metric over seeds
 # Quantiles of Student's t come from scipy.special: scipy.stats takes 0.6 s to import.
 
 
-def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+def mean_interval(values: Sequence[float], level: float = CONFIDENCE) -> tuple[float, float]:
     """Return mean -+ t sd / sqrt(n), the ends of two one-sided intervals; infinite for n = 1."""
     from scipy.special import stdtrit
 
     n, centre = len(values), mean(values)
     if n < 2:
         return -math.inf, math.inf
-    half = stdtrit(n - 1, CONFIDENCE) * standard_deviation(values) / math.sqrt(n)
+    half = stdtrit(n - 1, level) * standard_deviation(values) / math.sqrt(n)
     return centre - half, centre + half
 
 

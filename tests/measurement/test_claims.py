@@ -5,14 +5,24 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from pipelines.errors import UserError
 from pipelines.measurement import cells, claim, claim_catalog, sweep
 from pipelines.measurement.claim_run.page import CURVE
 from pipelines.measurement.plan import MeasurementPlan, stated_plan, stated_plan_of
 from pipelines.measurement.quotation import ACCUSED, Quotation
-from pipelines.measurement.verdict import EXPERIMENT, THEOREM, VERDICTS, Bound, LearningLimit
+from pipelines.measurement.verdict import (
+    EXPERIMENT,
+    THEOREM,
+    TWO_LOOKS,
+    VERDICTS,
+    Bound,
+    LearningLimit,
+)
+from pipelines.recipes.cost import hours, minutes
 from pipelines.results import scoreboard
 from pipelines.running.run_options import RunOptions
 from pipelines.tracking import history, store
@@ -319,6 +329,50 @@ def test_more_seeds_of_trained_networks_can_weaken_a_verdict_and_never_give_one(
     assert judge(unclear)[1] == "not tested: the interval straddles what is printed"
     more = judge([*unclear, *bad, *bad, *bad])[1]
     assert more == "not tested: more seeds than the claim states say another thing"
+
+
+def test_of_two_looks_the_first_that_decides_counts_and_each_has_its_level() -> None:
+    tested_claim = dataclasses.replace(
+        comparison(), recipes=lambda setting, seed: {}, limits=(), **TWO_LOOKS
+    )
+
+    def judge(gains: list[float]) -> tuple[str, str]:
+        judged = tested_claim.judge({"gain_pct": gains}, "paper")
+        return judged["verdict"], judged["look"]
+
+    near = [1.3, 2.0, 2.7]  # down to 0.04 by half widths of 2.80 sd, 0.82 by the 1.69 of 95 %
+    [bound] = tested_claim.judge({"gain_pct": near}, "paper")["bounds"]
+    assert bound["level"] == 0.98
+    half = stats.t.ppf(0.98, 2) * 0.7 / np.sqrt(3)
+    np.testing.assert_allclose(bound["interval"], [2 - half, 2 + half])
+    assert judge(near) == ("inconclusive", "1 of 2, after 3 seeds, at 98 % an end")
+    one_look = dataclasses.replace(tested_claim, looks=())
+    assert one_look.judge({"gain_pct": near}, "paper")["verdict"] == "reproduced"
+
+    assert judge([*near, 2.0, 2.0])[0] == "inconclusive"  # between two looks
+    assert judge([*near, *near]) == ("reproduced", "2 of 2, after 6 seeds, at 97 % an end")
+    first = [4.0, 4.1, 4.2]
+    assert judge(first)[0] == "reproduced"
+    assert judge([*first, 4.0, 4.1, 4.2])[0] == "reproduced"
+    assert judge([*first, -4.0, -4.1, -4.2])[0] == "inconclusive"  # the second contradicts
+    straddling = [0.0, 4.0, 1.0, 0.0, 4.0, 1.0]
+    assert judge([*straddling, *[4.0] * 20])[0] == "inconclusive"  # more seeds give no verdict
+    with pytest.raises(ValueError, match="first after its seeds"):
+        dataclasses.replace(tested_claim, seeds=5)
+
+
+def test_what_takes_a_gpu_or_more_than_six_hours_is_not_decidable_here() -> None:
+    def verdict(**changed: Any) -> tuple[str, str]:
+        changed_claim = dataclasses.replace(comparison(), **changed)
+        return changed_claim.verdict_without_run, changed_claim.decision_price
+
+    costs = {"cpu": minutes(5), "hours": hours(7, 9), "paper": hours(2, gpu=True)}
+    price = "7 to 9 h of 2 cores at hours scale, or 2 GPU h at paper scale"
+    unjudged = {"unjudged_scales": ("cpu",)}
+    assert verdict(costs=costs, **unjudged) == ("not decidable here", price)
+    assert verdict(costs={**costs, "hours": hours(6, 9)}, **unjudged) == ("not run", "")
+    assert verdict(costs={}) == ("not run", "")
+    assert verdict(costs=costs, price="30 seeds") == ("not decidable here", "30 seeds")
 
 
 def test_other_data_than_the_sources_are_not_judged() -> None:

@@ -132,13 +132,13 @@ def test_trained_networks_are_decided_at_their_larger_scales(
     trained = claim_catalog.load(TRAINED)
     costs = {"paper": hours(7), "cpu": minutes(2), "hours": hours(1)}
     assert isinstance(trained, Experiment)
-    assert queue.deciding_scales(dataclasses.replace(trained, costs=costs)) == ["hours", "paper"]
+    assert dataclasses.replace(trained, costs=costs).deciding_scales == ["hours", "paper"]
     only = dataclasses.replace(trained, costs={"cpu": minutes(2)})
-    assert queue.deciding_scales(only) == ["cpu"]
+    assert only.deciding_scales == ["cpu"]
     theorem = dataclasses.replace(claim_catalog.load(THEOREM), costs=costs)
-    assert queue.deciding_scales(theorem) == ["cpu", "hours", "paper"]
+    assert theorem.deciding_scales == ["cpu", "hours", "paper"]
     unjudged = dataclasses.replace(trained, costs=costs, unjudged_scales=("cpu", "hours"))
-    assert queue.deciding_scales(unjudged) == ["paper"]
+    assert unjudged.deciding_scales == ["paper"]
 
 
 @pytest.mark.parametrize(

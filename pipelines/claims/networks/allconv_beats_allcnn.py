@@ -122,7 +122,7 @@ CLAIM = compare(
             needs={"how long HM trained, their pictures": False},
         ),
     ),
-    costs={"hours": hours(17, 20)},
+    costs={"hours": hours(17, 20), "paper": hours(15, gpu=True)},
     unjudged_scales=("smoke", "cpu", "hours"),
     limits=(*_arms.learning_limits(LABELS), LearningLimit(("rates_at_an_end",), 0)),
 )

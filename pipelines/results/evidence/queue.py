@@ -14,14 +14,13 @@ from typing import Any
 
 from pipelines.data.integrity import is_at_hand
 from pipelines.measurement import cells, claim_catalog, sweep
-from pipelines.measurement.claim import Claim
-from pipelines.measurement.experiment import TRAINED, Experiment
+from pipelines.measurement.experiment import TRAINED
 from pipelines.measurement.grid import Cell
 from pipelines.measurement.plan import MeasurementPlan, stated_plan
+from pipelines.measurement.verdict import INCONCLUSIVE
 from pipelines.recipes import checks
 from pipelines.recipes.cost import Cost
 from pipelines.recipes.recipe import Recipe
-from pipelines.recipes.settings import SCALES
 from pipelines.results.evidence import adding, bundles
 from pipelines.running import code_digest, existing
 from pipelines.running.run_options import RunOptions
@@ -52,7 +51,7 @@ class Decision:
     trainings: Sequence[Progress]
     """The unfinished trainings of an experiment's missing cells."""
     share: float
-    """The share of the work of all seeds that is still to be done."""
+    """What is still to be done, as a share of what the claim's costs state."""
 
     @property
     def name(self) -> str:
@@ -104,37 +103,46 @@ def plan_decisions(names: Collection[str] = ()) -> list[Decision]:
     decisions = [
         decision
         for name in names or claim_catalog.project_names()
-        for scale in deciding_scales(claim_catalog.load(name))
+        for scale in claim_catalog.load(name).deciding_scales
         if (decision := _find_missing(name, scale, steps_done))
     ]
     return sorted(decisions, key=lambda each: (each.cost.gpu, each.cost.least_s))
 
 
-def deciding_scales(claim: Claim) -> list[str]:
-    """Return the scales at which a claim may be decided: of trained networks the larger ones."""
-    scales = [s for s in SCALES if s in claim.costs and s not in claim.unjudged_scales]
-    larger = [scale for scale in scales if scale != "cpu"]
-    return larger if isinstance(claim, Experiment) and larger else scales
-
-
 def _find_missing(name: str, scale: str, steps_done: Mapping[str, float]) -> Decision | None:
-    """Return what a claim lacks at a scale; None where it is complete."""
-    plan = stated_plan(name, scale, claim_catalog.load(name).seeds, reuse_anywhere=True)
-    measured = cells.find(plan)
-    missing = [cell for key, cell in plan.cells_by_fingerprint.items() if key not in measured]
-    if not missing:
-        return None
+    """Return what a claim lacks at a scale; None where it is complete.
+
+    Of several looks that is the next one, where those before it decide nothing.
+    """
+    claim = claim_catalog.load(name)
+    for seeds in [look.seeds for look in claim.looks] or [claim.seeds]:
+        plan = stated_plan(name, scale, seeds, reuse_anywhere=True)
+        measured = cells.find(plan)
+        missing = [cell for key, cell in plan.cells_by_fingerprint.items() if key not in measured]
+        if missing:
+            return _decide(plan, missing, steps_done)
+        values = plan.values([*measured.values()]) if claim.looks else {}
+        if not values or plan.judge(values)["verdict"] != INCONCLUSIVE:
+            return None
+    return None
+
+
+def _decide(
+    plan: MeasurementPlan, missing: Sequence[Cell], steps_done: Mapping[str, float]
+) -> Decision:
+    """Return the decision that lacks these cells."""
+    seeds_share = plan.seeds / plan.claim.seeds  # its cost is that of the first look
     trainings = [
         Progress(seed, arm, steps, round(min(steps, steps_done.get(recipe.fingerprint, 0))))
         for seed, arm, recipe in _list_recipes(plan, missing)
         for steps in [_count_steps(recipe)]
     ]
     if not trainings:
-        return Decision(plan, missing, (), len(missing) / len(plan.cells))
+        return Decision(plan, missing, (), seeds_share * len(missing) / len(plan.cells))
     missing_steps = sum(each.steps - each.done for each in trainings)
     all_steps = sum(_count_steps(recipe) for _, _, recipe in _list_recipes(plan, plan.cells))
     unfinished = [each for each in trainings if each.done < each.steps]
-    return Decision(plan, missing, unfinished, missing_steps / all_steps)
+    return Decision(plan, missing, unfinished, seeds_share * missing_steps / all_steps)
 
 
 def _list_recipes(plan: MeasurementPlan, cells: Sequence[Cell]) -> list[tuple[int, str, Recipe]]:
@@ -171,7 +179,9 @@ def work(names: Collection[str] = (), max_minutes: float = math.inf) -> dict[str
         print(f"{decision.name}: {decision.cost} to go.", file=sys.stderr)
         plan = decision.plan
         try:
-            document = sweep.check(plan.name, plan.scale, plan.settings, run_options=options)
+            document = sweep.check(
+                plan.name, plan.scale, plan.settings, plan.seeds, run_options=options
+            )
         finally:  # what is finished of it, also where it is stopped
             adding.add([plan.name])
         measured.append({key: document[key] for key in ("claim", "scale", "verdict", "wall_s")})
