@@ -196,11 +196,12 @@ ROWS: dict[str, Callable[[ClaimView], str]] = {  # what can be shown, by title
     "cost": describe_cost,
     "trained on": lambda view: " and ".join(view.document.get("devices", ())),
     "commit": _get("commit"),
+    "bundle": _get("bundle"),
     "run": lambda view: view.document.get("run_id", "")[:8],
     "repeat it": repeat_command,
 }
 CARD = tuple([*ROWS][[*ROWS].index("source") :])  # those before stand at the head of a card
-CODE = ("commit", "run", "repeat it")  # shown as code
+CODE = ("commit", "bundle", "run", "repeat it")  # shown as code
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

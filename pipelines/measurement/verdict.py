@@ -121,7 +121,6 @@ class Bound:
             "rule": self.rule,
             "outcome": self.verdict(values) if len(values) and is_judged else "",
             "interval": interval and list(interval),
-            "level": self.level,
         }
 
     def worst(self, values: NDArray[np.float64]) -> float:

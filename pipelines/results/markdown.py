@@ -18,9 +18,10 @@ TRAINED = (
         "learned enough to judge",
         "verdict",
         "decided by",
+        "look",
         "cost",
     ),
-    *("trained on", "commit"),
+    *("trained on", "commit", "bundle"),
 )
 HEAD = ("claim", "verdict", "measured, bound; or what it says", "source, scale")
 

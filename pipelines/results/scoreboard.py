@@ -41,12 +41,16 @@ class Result:
     """The run in the bundles of the evidence; None of a run in MLflow."""
 
     def document(self) -> dict[str, Any]:
-        """Return the claim as `run --json` prints it, of networks with what they trained on."""
+        """Return the claim as `run --json` prints it; of networks with what they trained on.
+
+        That of the project has the name of its bundle.
+        """
+        bundle = {"bundle": self.recorded.bundle} if self.recorded else {}
         if claim_catalog.load(self.run.tags["claim"]).recipes is None:
-            return {**self.judged}
+            return {**self.judged, **bundle}
         trained = self.recorded.trainings if self.recorded else history.trainings_of(self.run.id)
-        devices = {each.tags["device"] for each in trained if "device" in each.tags}
-        return {**self.judged, "devices": sorted({each.partition(",")[0] for each in devices})}
+        devices = {_name_device(each.tags) for each in trained if "device" in each.tags}
+        return {**self.judged, **bundle, "devices": sorted(devices)}
 
     def figure(self, published_run: str | None) -> bytes | None:
         """Return its figure as PNG: the project's as it is published, yours as it was recorded."""
@@ -68,6 +72,12 @@ class Result:
         picture = io.BytesIO()
         recorded.draw(plan).savefig(picture, **tracked_run.FIGURE_STYLE)
         return picture.getvalue()
+
+
+def _name_device(tags: Mapping[str, str]) -> str:
+    """Return `1 NVIDIA H200`, or `1 CPU (AMD EPYC)`, as the tags of a training have it."""
+    device = tags["device"].partition(",")[0]
+    return f"{device} ({tags['cpu']})" if device.endswith("CPU") and "cpu" in tags else device
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from pipelines.__main__ import dispatch
 from pipelines.errors import Paused, UserError
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.measurement.experiment import Experiment
+from pipelines.measurement.verdict import Bound, Look
 from pipelines.recipes.cost import Cost, hours, minutes, seconds
 from pipelines.results import markdown, scoreboard
 from pipelines.results.evidence import adding, bundles, queue, recorded
@@ -60,7 +62,7 @@ def test_trained_networks_whose_seeds_lack_are_shown_without_a_verdict(digits: P
     [begun] = [entry.begun for entry in board if entry.begun]
     assert (begun.judged["claim"], begun.judged["verdict"]) == (TRAINED, "none yet: 1 of 2 seeds")
     lines = markdown.trained_networks(scoreboard.results_document(board))
-    assert " s | 1 CPU | " in lines[-1] and "none yet" in lines[-1]
+    assert " s | 1 CPU (" in lines[-1] and "none yet" in lines[-1]
     queue.work([TRAINED])
     board = scoreboard.entries()
     assert any(entry.name == TRAINED and entry.project for entry in board)
@@ -75,6 +77,39 @@ def test_what_is_done_of_a_claim_is_not_asked_for_again(digits: Path) -> None:
     [rest] = queue.plan_decisions([TRAINED])
     assert list(rest.document()["missing"]) == ["1"]
     assert rest.cost.least_s < 120
+
+
+@dataclasses.dataclass(frozen=True)
+class Given(Bound):
+    """A bound with an outcome, whatever is measured."""
+
+    outcome: str = "holds"
+
+    def verdict(self, values: Sequence[float]) -> str:
+        return self.outcome
+
+
+@pytest.mark.parametrize("outcome", ["holds", "broken", "inconclusive"])
+def test_the_second_look_is_lacking_where_the_first_leaves_a_claim_open(
+    digits: Path, monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    looks = (Look(2, 0.98), Look(3, 0.97))
+    bounds = (Given("advantage_pct", outcome=outcome),)
+    stated = claim_catalog.load(TRAINED)
+    changed = dataclasses.replace(stated, looks=looks, limits=(), decided_by=bounds)
+    monkeypatch.setattr(claim_catalog, "load", {TRAINED: changed}.__getitem__)
+    [first] = queue.plan_decisions([TRAINED])
+    assert (first.plan.seeds, first.cost.least_s) == (2, 120)
+    [measured] = queue.work([TRAINED])["measured"]
+    assert (measured["verdict"] == "inconclusive") == (outcome == "inconclusive")
+    lacking = queue.plan_decisions([TRAINED])
+    assert bool(lacking) == (outcome == "inconclusive")
+    for second in lacking:
+        assert (second.plan.seeds, [cell.seed for cell in second.missing]) == (3, [2])
+        assert second.cost.least_s == pytest.approx(60)
+        queue.work([TRAINED])
+        assert queue.plan_decisions([TRAINED]) == []  # two looks, no third
+        assert max(run.plan.seeds for run in recorded.read(TRAINED).runs if run.plan) == 3
 
 
 def test_a_training_that_was_stopped_is_named_with_its_step(

@@ -26,6 +26,8 @@ from pipelines.tracking.bundles.shape import Document
 class RecordedRun:
     """A finished run of a claim, with its cells."""
 
+    bundle: str
+    """The name of the file that holds it."""
     document: Document
     table: bytes
     """The run's cells."""
@@ -153,5 +155,6 @@ def read(name: str) -> Evidence:
                     names = (cells.TABLE, settings_table.FILE, "figure.png")
                     table, csv, picture = (archive.artifact(row.run_id, n) for n in names)
                     text = (csv or b"").decode()
-                    runs.append(RecordedRun(run, table or b"", text, picture, trainings))
+                    recorded = RecordedRun(file.name, run, table or b"", text, picture, trainings)
+                    runs.append(recorded)
     return Evidence(name, runs)
