@@ -200,19 +200,23 @@ class Claim:
         return larger if self.trains and larger else scales
 
     @property
-    def decision_price(self) -> str:
-        """Return what a decision takes that is out of reach here; empty where one is within reach.
-
-        Without a stated price it is by its costs: a GPU at every scale that decides, or more than
-        MOST_S.
-        """
-        costs = {scale: self.costs[scale] for scale in self.deciding_scales}
-        if self.price or any(not c.gpu and c.least_s <= MOST_S for c in costs.values()):
-            return self.price
-        return ", or ".join(
+    def decision_cost(self) -> str:
+        """Return what a decision takes: `6 h of 2 cores at hours scale, or 9 GPU h at paper scale`."""
+        return self.price or ", or ".join(
             f"{cost}{'' if cost.gpu else ' of 2 cores'} at {scale} scale"
-            for scale, cost in costs.items()
+            for scale in self.deciding_scales
+            for cost in [self.costs[scale]]
         )
+
+    @property
+    def decision_price(self) -> str:
+        """Return the same if it is out of reach here, else nothing.
+
+        That is a stated price, or a GPU or more than MOST_S at every scale that decides.
+        """
+        costs = [self.costs[scale] for scale in self.deciding_scales]
+        is_in_reach = any(not cost.gpu and cost.least_s <= MOST_S for cost in costs)
+        return "" if is_in_reach and not self.price else self.decision_cost
 
     @property
     def verdict_without_run(self) -> str:

@@ -157,12 +157,10 @@ def describe_test_errors(view: ClaimView) -> str:
 
 
 def describe_cost(view: ClaimView) -> str:
-    """Return what its run took; without one, what it costs at each scale that is judged."""
+    """Return what its run took; without one, what a decision takes."""
     if view.shown:
         return format_duration(view.document["wall_s"])
-    claim = view.claim
-    within_reach = "; ".join(f"{scale} {claim.costs[scale]}" for scale in claim.deciding_scales)
-    return claim.decision_price or within_reach
+    return view.claim.decision_cost
 
 
 def repeat_command(view: ClaimView) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.claim_view import ClaimView, group_by_document, markdown_table
+from pipelines.measurement.verdict import NOT_JUDGED, UNDECIDED
 from pipelines.results import counts
 
 ERRORS = "test error: mean ± sd"
@@ -50,6 +51,7 @@ def tables(document: Mapping[str, Any], columns: Sequence[str] = TRAINED) -> dic
     """Return by title the tables below the claims, of those with rows."""
     found = {
         "Trained networks": trained_networks(document, columns),
+        "What a decision takes": _prices(document),
         "Learning-rate studies": _studies(document),
     }
     return {title: lines for title, lines in found.items() if lines}
@@ -67,6 +69,20 @@ def card_links() -> dict[str, str]:
     """Return by claim the file of its card below the root of the project."""
     modules = {name: claim_catalog.locate(name)[0] for name in claim_catalog.project_names()}
     return {name: f"{module.replace('.', '/')}.py" for name, module in modules.items()}
+
+
+def _prices(document: Mapping[str, Any]) -> list[str]:
+    """Return the claims that nothing decides yet, cheapest first, as lines of a Markdown table."""
+    views = [ClaimView(each) for each in document["claims"]]
+    undecided = [view for view in views if view.verdict in (*UNDECIDED, NOT_JUDGED)]
+
+    def by_cost(view: ClaimView) -> tuple[bool, bool, float]:
+        costs = (view.claim.costs[scale] for scale in view.claim.deciding_scales)
+        cheapest = min(((cost.gpu, cost.least_s) for cost in costs), default=(False, 0.0))
+        return (bool(view.claim.price), *cheapest)
+
+    rows = [[v.name, v.verdict, v.claim.decision_cost] for v in sorted(undecided, key=by_cost)]
+    return markdown_table(("claim", "verdict", "price"), rows)
 
 
 def _studies(document: Mapping[str, Any]) -> list[str]:
