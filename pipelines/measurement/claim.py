@@ -29,6 +29,7 @@ from pipelines.measurement.verdict import (
 )
 from pipelines.recipes.cost import Cost
 from pipelines.recipes.settings import SCALES
+from pipelines.running.seed_statistics import CONFIDENCE
 
 TAGS = ("verdict", "as_printed", "floor")  # a run's tags; floor: have networks learned enough
 MOST_S = 6 * 3_600  # of 2 cores: what costs more is not decidable here
@@ -201,7 +202,7 @@ class Claim:
 
     @property
     def decision_cost(self) -> str:
-        """Return what a decision takes: `6 h of 2 cores at hours scale, or 9 GPU h at paper scale`."""
+        """Return what a decision takes: `6 h of 2 cores at hours scale, or 9 GPU h at ...`."""
         return self.price or ", or ".join(
             f"{cost}{'' if cost.gpu else ' of 2 cores'} at {scale} scale"
             for scale in self.deciding_scales
@@ -314,7 +315,9 @@ def _head(values: Mapping[str, Sequence[float]], look: Look) -> dict[str, Sequen
 
 
 def _at(look: Look, bounds: Iterable[Bound]) -> list[Bound]:
-    """Return the bounds at the level of a look."""
+    """Return the bounds at the level of a look; at the usual one each keeps its own."""
+    if look.level == CONFIDENCE:
+        return [*bounds]
     return [replace(bound, level=look.level) for bound in bounds]
 
 
