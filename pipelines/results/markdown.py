@@ -51,7 +51,7 @@ def tables(document: Mapping[str, Any], columns: Sequence[str] = TRAINED) -> dic
     """Return by title the tables below the claims, of those with rows."""
     found = {
         "Trained networks": trained_networks(document, columns),
-        "What a decision takes": _prices(document),
+        "Not decided": _prices(document),
         "Learning-rate studies": _studies(document),
     }
     return {title: lines for title, lines in found.items() if lines}
@@ -81,8 +81,8 @@ def _prices(document: Mapping[str, Any]) -> list[str]:
         cheapest = min(((cost.gpu, cost.least_s) for cost in costs), default=(False, 0.0))
         return (bool(view.claim.price), *cheapest)
 
-    rows = [[v.name, v.verdict, v.claim.decision_cost] for v in sorted(undecided, key=by_cost)]
-    return markdown_table(("claim", "verdict", "price"), rows)
+    rows = [[view.name, view.claim.decision_cost] for view in sorted(undecided, key=by_cost)]
+    return markdown_table(("claim", "what a decision takes"), rows)
 
 
 def _studies(document: Mapping[str, Any]) -> list[str]:
