@@ -248,14 +248,14 @@ class Claim:
         return [look for look in looks if look.seeds <= n] or [looks[0]]
 
     def describe_look(self, values: Mapping[str, Sequence[float]]) -> str:
-        """Return `1 of 2, after 3 seeds, at 98 % an end`; empty for a claim with one look."""
+        """Return `1 of 2: after 3 seeds, by intervals of 98 % at each end`; empty without looks."""
         if not self.looks or not values:
             return ""
         last = self.reached_looks(values)[-1]
-        number = self.looks.index(last) + 1
         return (
-            f"{number} of {len(self.looks)}, after {last.seeds} seeds, at {last.level:.0%} an end"
-        ).replace("%", " %")
+            f"{self.looks.index(last) + 1} of {len(self.looks)}: after {last.seeds} seeds, by "
+            f"intervals of {100 * last.level:g} % at each end"
+        )
 
     def _outcome(
         self, values: Mapping[str, Sequence[float]], scale: str, altered: bool, look: Look

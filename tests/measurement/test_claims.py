@@ -344,12 +344,18 @@ def test_of_two_looks_the_first_that_decides_counts_and_each_has_its_level() -> 
     [bound] = tested_claim.judge({"gain_pct": near}, "paper")["bounds"]
     half = stats.t.ppf(0.98, 2) * 0.7 / np.sqrt(3)
     np.testing.assert_allclose(bound["interval"], [2 - half, 2 + half])
-    assert judge(near) == ("inconclusive", "1 of 2, after 3 seeds, at 98 % an end")
+    assert judge(near) == (
+        "inconclusive",
+        "1 of 2: after 3 seeds, by intervals of 98 % at each end",
+    )
     one_look = dataclasses.replace(tested_claim, looks=())
     assert one_look.judge({"gain_pct": near}, "paper")["verdict"] == "reproduced"
 
     assert judge([*near, 2.0, 2.0])[0] == "inconclusive"  # between two looks
-    assert judge([*near, *near]) == ("reproduced", "2 of 2, after 6 seeds, at 97 % an end")
+    assert judge([*near, *near]) == (
+        "reproduced",
+        "2 of 2: after 6 seeds, by intervals of 97 % at each end",
+    )
     first = [4.0, 4.1, 4.2]
     assert judge(first)[0] == "reproduced"
     assert judge([*first, 4.0, 4.1, 4.2])[0] == "reproduced"
