@@ -87,10 +87,11 @@ def insertions(board: Board, figures: Mapping[str, str]) -> dict[str, str]:
     """Return what stands in pages in the place of each mark."""
     views = [entry.view for entry in board.values()]
     addresses = {name: f"claims/{name}.html" for name in board}
-    networks = markdown.trained_networks(scoreboard.results_document([*board.values()]))
+    document = scoreboard.results_document([*board.values()])
     return {
         "<!-- scoreboard -->": web_page.render_board(views, figures, addresses),
-        "<!-- trained -->": "\n".join(networks),
+        "<!-- trained -->": "\n".join(markdown.trained_networks(document)),
+        "<!-- undecided -->": "\n".join(markdown.undecided(document)),
     }
 
 

@@ -51,7 +51,7 @@ def tables(document: Mapping[str, Any], columns: Sequence[str] = TRAINED) -> dic
     """Return by title the tables below the claims, of those with rows."""
     found = {
         "Trained networks": trained_networks(document, columns),
-        "Not decided": _prices(document),
+        "Not decided": undecided(document),
         "Learning-rate studies": _studies(document),
     }
     return {title: lines for title, lines in found.items() if lines}
@@ -71,17 +71,17 @@ def card_links() -> dict[str, str]:
     return {name: f"{module.replace('.', '/')}.py" for name, module in modules.items()}
 
 
-def _prices(document: Mapping[str, Any]) -> list[str]:
+def undecided(document: Mapping[str, Any]) -> list[str]:
     """Return the claims that nothing decides yet, cheapest first, as lines of a Markdown table."""
     views = [ClaimView(each) for each in document["claims"]]
-    undecided = [view for view in views if view.verdict in (*UNDECIDED, NOT_JUDGED)]
+    lacking = [view for view in views if view.verdict in (*UNDECIDED, NOT_JUDGED)]
 
     def by_cost(view: ClaimView) -> tuple[bool, bool, float]:
         costs = (view.claim.costs[scale] for scale in view.claim.deciding_scales)
         cheapest = min(((cost.gpu, cost.least_s) for cost in costs), default=(False, 0.0))
         return (bool(view.claim.price), *cheapest)
 
-    rows = [[view.name, view.claim.decision_cost] for view in sorted(undecided, key=by_cost)]
+    rows = [[view.name, view.claim.decision_cost] for view in sorted(lacking, key=by_cost)]
     return markdown_table(("claim", "what a decision takes"), rows)
 
 
