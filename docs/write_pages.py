@@ -87,11 +87,10 @@ def insertions(board: Board, figures: Mapping[str, str]) -> dict[str, str]:
     """Return what stands in pages in the place of each mark."""
     views = [entry.view for entry in board.values()]
     addresses = {name: f"claims/{name}.html" for name in board}
-    document = scoreboard.results_document([*board.values()])
+    networks = markdown.trained_networks(scoreboard.results_document([*board.values()]))
     return {
         "<!-- scoreboard -->": web_page.render_board(views, figures, addresses),
-        "<!-- trained -->": "\n".join(markdown.trained_networks(document)),
-        "<!-- undecided -->": "\n".join(markdown.undecided(document)),
+        "<!-- trained -->": "\n".join(networks),
     }
 
 

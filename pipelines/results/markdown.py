@@ -5,7 +5,7 @@ from typing import Any
 
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.claim_view import ClaimView, group_by_document, markdown_table
-from pipelines.measurement.verdict import NOT_JUDGED, UNDECIDED
+from pipelines.measurement.verdict import NOT_DECIDABLE
 from pipelines.results import counts
 
 ERRORS = "test error: mean ± sd"
@@ -51,7 +51,6 @@ def tables(document: Mapping[str, Any], columns: Sequence[str] = TRAINED) -> dic
     """Return by title the tables below the claims, of those with rows."""
     found = {
         "Trained networks": trained_networks(document, columns),
-        "Not decided": undecided(document),
         "Learning-rate studies": _studies(document),
     }
     return {title: lines for title, lines in found.items() if lines}
@@ -61,28 +60,16 @@ def _row(view: ClaimView, link: str | None) -> list[str]:
     name = f"[{view.name}]({link})" if view.shown and link else view.name
     where = view.text("source").partition(": ")[0]
     decided = view.text("deciding number") if view.shown else view.text("says")
-    scale = view.text("scale")
-    return [name, view.verdict, decided, f"{where}, {scale}" if scale else where]
+    scale, verdict = view.text("scale"), view.verdict
+    if verdict == NOT_DECIDABLE:
+        verdict += f": {view.claim.decision_price}"
+    return [name, verdict, decided, f"{where}, {scale}" if scale else where]
 
 
 def card_links() -> dict[str, str]:
     """Return by claim the file of its card below the root of the project."""
     modules = {name: claim_catalog.locate(name)[0] for name in claim_catalog.project_names()}
     return {name: f"{module.replace('.', '/')}.py" for name, module in modules.items()}
-
-
-def undecided(document: Mapping[str, Any]) -> list[str]:
-    """Return the claims that nothing decides yet, cheapest first, as lines of a Markdown table."""
-    views = [ClaimView(each) for each in document["claims"]]
-    lacking = [view for view in views if view.verdict in (*UNDECIDED, NOT_JUDGED)]
-
-    def by_cost(view: ClaimView) -> tuple[bool, bool, float]:
-        costs = (view.claim.costs[scale] for scale in view.claim.deciding_scales)
-        cheapest = min(((cost.gpu, cost.least_s) for cost in costs), default=(False, 0.0))
-        return (bool(view.claim.price), *cheapest)
-
-    rows = [[view.name, view.claim.decision_cost] for view in sorted(lacking, key=by_cost)]
-    return markdown_table(("claim", "what a decision takes"), rows)
 
 
 def _studies(document: Mapping[str, Any]) -> list[str]:
