@@ -5,7 +5,6 @@ from typing import Any
 
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.claim_view import ClaimView, group_by_document, markdown_table
-from pipelines.measurement.verdict import NOT_DECIDABLE
 from pipelines.results import counts
 
 ERRORS = "test error: mean ± sd"
@@ -60,10 +59,8 @@ def _row(view: ClaimView, link: str | None) -> list[str]:
     name = f"[{view.name}]({link})" if view.shown and link else view.name
     where = view.text("source").partition(": ")[0]
     decided = view.text("deciding number") if view.shown else view.text("says")
-    scale, verdict = view.text("scale"), view.verdict
-    if verdict == NOT_DECIDABLE:
-        verdict += f": {view.claim.decision_price}"
-    return [name, verdict, decided, f"{where}, {scale}" if scale else where]
+    scale = view.text("scale")
+    return [name, view.verdict, decided, f"{where}, {scale}" if scale else where]
 
 
 def card_links() -> dict[str, str]:

@@ -118,7 +118,7 @@ def test_both_say_of_every_claim_what_was_measured(
     assert len(rows) == len(claim_catalog.names()) + rows.count("claim")
     claims = {each["claim"]: each for each in published.read(tmp_path / "results.json")["claims"]}
     assert claims[NAME]["metrics"] == measured["metrics"]
-    assert "| allconv-cifar10 | not decidable here: 6 GPU h at paper scale |" in results
+    assert "6 GPU h at paper scale" in (tmp_path / "results.html").read_text()  # its price
     assert set(claims) == set(claim_catalog.names())
 
 
