@@ -12,6 +12,7 @@ from pipelines.__main__ import dispatch
 from pipelines.errors import Paused, UserError
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.measurement.experiment import Experiment
+from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import Bound, Look
 from pipelines.recipes.cost import Cost, hours, minutes, seconds
 from pipelines.results import markdown, scoreboard
@@ -110,6 +111,24 @@ def test_the_second_look_is_lacking_where_the_first_leaves_a_claim_open(
         queue.work([TRAINED])
         assert queue.plan_decisions([TRAINED]) == []  # two looks, no third
         assert max(run.plan.seeds for run in recorded.read(TRAINED).runs if run.plan) == 3
+
+
+def test_a_broken_bound_leaves_no_second_look_where_its_source_does_not_state_a_setting(
+    digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The verdict is `inconclusive` then, and more seeds would not change it."""
+    unstated = Quotation(words="a gains", place="LY Table 9", needs={"rate": False})
+    changed = dataclasses.replace(
+        claim_catalog.load(TRAINED),
+        looks=(Look(2, 0.98), Look(3, 0.97)),
+        limits=(),
+        decided_by=(Given("advantage_pct", outcome="broken"),),
+        printed=(unstated,),
+    )
+    monkeypatch.setattr(claim_catalog, "load", {TRAINED: changed}.__getitem__)
+    [measured] = queue.work([TRAINED])["measured"]
+    assert measured["verdict"] == "inconclusive"
+    assert queue.plan_decisions([TRAINED]) == []
 
 
 def test_a_training_that_was_stopped_is_named_with_its_step(

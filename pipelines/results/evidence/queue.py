@@ -122,7 +122,7 @@ def _find_missing(name: str, scale: str, steps_done: Mapping[str, float]) -> Dec
         if missing:
             return _decide(plan, missing, steps_done)
         values = plan.values([*measured.values()]) if claim.looks else {}
-        if not values or plan.judge(values)["verdict"] != INCONCLUSIVE:
+        if not values or claim.outcome(values, scale) != INCONCLUSIVE:
             return None
     return None
 
