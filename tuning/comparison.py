@@ -59,12 +59,12 @@ def compare(
             name: {key: array.tolist() for key, array in vars(curve).items()}
             for name, curve in curves.items()
         },
-        "figure": str(out) if out else None,
+        **({"figure": str(out.resolve())} if out else {}),
     }
 
 
 def print_comparison(document: dict[str, Any]) -> None:
-    """Print the table: a row a number, a column a study."""
+    """Print the table, a row a number and a column a study, and where the picture is."""
     from rich.console import Console
     from rich.table import Table
 
@@ -74,6 +74,8 @@ def print_comparison(document: dict[str, Any]) -> None:
     for metric, title in TITLES.items():
         table.add_row(title, *(_cell(study["metrics"], metric) for study in document["studies"]))
     Console().print(table)
+    if "figure" in document:
+        print(f"Their best of k trials as a picture: {document['figure']}")
 
 
 def _cell(metrics: dict[str, float], metric: str) -> str:

@@ -98,10 +98,12 @@ def test_a_study_is_searched_shown_compared_and_its_best_pasted(
     assert best == f"--scale smoke {document['best']}"
     assert best in output_of("show", "s").splitlines()[-1]
     assert "by the recipe's own schedule" in output_of("show", "s")
-    assert "gain over its start" in output_of(
-        "compare", "s", "t", "--out", str(tmp_path / "both.png")
-    )
-    assert (tmp_path / "both.png").stat().st_size > 10_000
+    picture = tmp_path / "both.png"
+    compared = output_of("compare", "s", "t", "--out", str(picture))
+    assert "gain over its start" in compared
+    assert compared.endswith(f"as a picture: {picture.resolve()}\n")
+    assert picture.stat().st_size > 10_000
+    assert "figure" not in json.loads(output_of("compare", "s", "t", "--json"))
     assert [line.split()[0] for line in output_of("list").splitlines()] == ["s", "t"]
     from pipelines.__main__ import dispatch as pipelines
 
