@@ -1,4 +1,4 @@
-"""Maps composed of the near-identity layers of near_identity.py, run forward; BEL.
+"""Maps composed of the near-identity layers of near_identity.py, run forward; B.
 
 A normalized g is the composition of its layers h_i = g_{a_i} o g_{a_{i-1}}^{-1}, of which the
 inverse is Newton's method. A map h that is not normalized is h(x) = h(x0) + Dh(x0) g(x - x0): the

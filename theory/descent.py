@@ -1,4 +1,4 @@
-"""Gradient descent on deep linear networks, its eigenvalue recursion, and power projection; BHL.
+"""Gradient descent on deep linear networks, its eigenvalue recursion, and power projection; B.
 
 The loss is 1/2 ||Theta_L...Theta_1 - Phi||_F^2. Layers are Theta [..., l, d, d], Theta_1 first; the
 target is Phi [..., d, d]. Leading axes broadcast, against those of the rate too, so that a sweep
@@ -52,12 +52,12 @@ def residual(Theta: ArrayLike, Phi: ArrayLike) -> Array:
 
 @_quiet
 def loss(Theta: ArrayLike, Phi: ArrayLike) -> Array:
-    """Return 1/2 ||E||_F^2, BHL; shape [...]."""
+    """Return 1/2 ||E||_F^2, B; shape [...]."""
     return np.asarray(np.sum(residual(Theta, Phi) ** 2, axis=(-2, -1)) / 2)[()]
 
 
 def loss_gradient(Theta: ArrayLike, Phi: ArrayLike) -> Array:
-    """Return the gradient of the loss in 3 l matrix products, BHL; shape [..., l, d, d].
+    """Return the gradient of the loss in 3 l matrix products, B; shape [..., l, d, d].
 
     (Theta_L...Theta_{i+1})^T E (Theta_{i-1}...Theta_1)^T, half of linear_resnet.gradient at
     A = Theta - I, Sigma = I. That one adds A times a factor; only multiplying by Theta gives two
@@ -102,7 +102,7 @@ def gradient_descent(
     steps: int,
     start: ArrayLike | None = None,
 ) -> Array:
-    """Return the losses [..., steps + 1] along `descent_path` without a penalty, BHL."""
+    """Return the losses [..., steps + 1] along `descent_path` without a penalty, B."""
     path = descent_path(Phi, depth, rate, steps, start)
     return np.stack([loss(Theta, Phi) for Theta in path], axis=-1)
 
@@ -114,7 +114,7 @@ def margin(M: ArrayLike) -> Array:
 
 
 def project_margin(M: ArrayLike, margin: ArrayLike) -> Array:
-    """Return the matrix nearest to M (Frobenius) with u^T M u >= margin |u|^2, BHL; [..., d, d].
+    """Return the matrix nearest to M (Frobenius) with u^T M u >= margin |u|^2, B; [..., d, d].
 
     It lifts eigenvalues of the symmetric part to the margin [...] and keeps the skew part.
     """
@@ -162,7 +162,7 @@ def power_projection(
     *,
     start: ArrayLike | None = None,
 ) -> Array:
-    """Return the losses [..., steps + 1] of power projection, BHL, for Phi with a positive margin.
+    """Return the losses [..., steps + 1] of power projection, B, for Phi with a positive margin.
 
     A step of `gradient_descent` on all layers, then `project_margin` of their product to the margin
     [...], then the `balanced` layers of the result. It starts at Theta_i = margin^{1/l} I, the
@@ -174,7 +174,7 @@ def power_projection(
 
 @_quiet
 def eigenvalue_recursion(phi: ArrayLike, depth: Depth, rate: ArrayLike, steps: int) -> Array:
-    """Return the layer eigenvalues lam of descent from the identity, Phi symmetric, BHL.
+    """Return the layer eigenvalues lam of descent from the identity, Phi symmetric, B.
 
     lam <- lam + rate lam^{l-1} (phi - lam^l) from lam = 1, separately for each eigenvalue phi of
     Phi; phi, depth and rate broadcast to [...]. Shape [steps + 1, ...]. ValueError if steps < 0.

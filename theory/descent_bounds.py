@@ -1,4 +1,4 @@
-"""Proved bounds of gradient descent on deep linear networks, BHL, and as on B's slides.
+"""Proved bounds of gradient descent on deep linear networks, and as on B's slides.
 
 Layers Theta [..., l, d, d], Theta_1 first, target Phi [..., d, d], E = Theta_L...Theta_1 - Phi and
 a = max ||Theta_i - I||. The loss is 1/2 ||E||_F^2, as in theory.descent; leading axes broadcast.
@@ -72,7 +72,7 @@ def iterations_to(
 
 
 def negative_floor(phi: ArrayLike) -> Array:
-    """Return 1/2 sum_j min(phi_j, 0)^2, phi [..., d] the eigenvalues of a symmetric Phi, BHL (b).
+    """Return 1/2 sum_j min(phi_j, 0)^2, phi [..., d] the eigenvalues of a symmetric Phi, B.
 
     The loss of descent from the identity never goes below it: at any rate if the depth is even,
     with a penalty of penalties.ALIKE or without, and at small rates if it is odd and at least 3.
@@ -88,7 +88,7 @@ def distance(Theta: ArrayLike) -> Array:
 
 
 def stay_close_bound(Theta: ArrayLike, Phi: ArrayLike, rate: ArrayLike) -> Array:
-    """Return a + rate (1+a)^{l-1} sqrt(2 loss), at least a after one gradient step, BHL; [...]."""
+    """Return a + rate (1+a)^{l-1} sqrt(2 loss), at least a after one gradient step; [...]."""
     a, depth = distance(Theta), np.shape(Theta)[-3]
     return np.asarray(a + rate * (1 + a) ** (depth - 1) * np.sqrt(2 * loss(Theta, Phi)))[()]
 

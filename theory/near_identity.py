@@ -1,4 +1,4 @@
-"""Smooth invertible maps as compositions of near-identity layers; BEL, sharpened.
+"""Smooth invertible maps as compositions of near-identity layers; B's slides, sharpened.
 
 A normalized map, g(0) = 0 and Dg(0) = I, has the family g_a(x) = g(ax)/a from g_0 = Id to g_1 = g.
 Scales 0 = a_0 < a_1 < ... < a_m = 1 make the m layers
@@ -7,7 +7,7 @@ At u = g_{a_{i-1}}(x) the Jacobian of h_i - Id is (Dg(a_i x) - Dg(a_{i-1} x)) Dg
 If on the ball |x| <= R the Jacobian of g is alpha-Lipschitz, and g^{-1} M-Lipschitz on the image,
 equal steps a_i = i/m give (ours)
     ||h_i - Id||_L <= alpha M R / m at every layer.                                            (2)
-BEL's O(log m / m) comes of geometric scales. Points are [..., n, d]; leading axes are the map's.
+B's O(log m / m) comes of geometric scales. Points are [..., n, d]; leading axes are the map's.
 """
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""Gradients of penalties on the layers of a deep linear network, for gradient descent; BHL (b).
+"""Gradients of penalties on the layers of a deep linear network, for gradient descent; B.
 
 Each takes Theta [..., l, d, d] and is the gradient, or a subgradient, of a convex penalty. Those in
 ALIKE are the same in every layer and for a layer and its transpose. With any such penalty descent

@@ -1,7 +1,7 @@
 """Smooth invertible maps with their Jacobians: Henon's map, x + c tanh(Wx), a pendulum's flow,
 and (x, b + f(x)), which carries a function f: R^d -> R that no map of R^d could invert.
 
-Each knows on the ball |x| <= radius the constants of BEL's theorem, in closed form and never too
+Each knows on the ball |x| <= radius the constants of B's theorem, in closed form and never too
 small: alpha, the Lipschitz constant of its Jacobian, and M, that of its inverse on the image.
 """
 

@@ -1,4 +1,4 @@
-"""Near-identity networks h = h_m o ... o h_1: no stationary point above the least risk; BEL.
+"""Near-identity networks h = h_m o ... o h_1: no stationary point above the least risk; B.
 
 The risk on a sample of inputs x_k and labels y_k, both [..., n, d], is
     Q(h) = (1/2n) sum_k |h(x_k) - y_k|^2,
@@ -8,7 +8,7 @@ Jacobian of h_m o ... o h_{i+1} at u_i, the derivative of Q as layer i moves alo
 and ||D_{h_i}Q|| is its largest value under |Delta(u)| <= |u|. If every h_i(0) = 0 and eps < 1 is
 the largest Lipschitz seminorm ||h_i - Id||_L, then at every layer
     ||D_{h_i}Q|| >= 2 (1-eps)^{m-1} (Q(h) - Q(h*)) / ||h - h*||,                               (1)
-||h - h*|| being the largest |h(x_k) - h*(x_k)| / |x_k|. BEL's slide has no factor 2.
+||h - h*|| being the largest |h(x_k) - h*(x_k)| / |x_k|. B's slide has no factor 2.
 """
 
 from collections.abc import Callable, Sequence
@@ -104,7 +104,7 @@ def stationary_bound(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) -> Arr
 
 
 def slide_bound(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) -> Array:
-    """Return (1) without the factor 2, as BEL's slide has it; [...]. See `stationary_bound`."""
+    """Return (1) without the factor 2, as B's slide has it; [...]. See `stationary_bound`."""
     x, y = _check_sample(x, y)
     near = (1 - _check_distance(layers)) ** (len(layers) - 1)
     error = lengths(network(layers, x) - label_means(x, y))  # [..., n]

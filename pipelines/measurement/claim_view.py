@@ -24,7 +24,6 @@ DOCUMENTS = {  # keys: the letters that name a source
     "ours": "what no document says",
     "yours": "claims of your own",
 }
-LETTERS = {"BEL": "B", "BHL": "B", "Bartlett's": "B"}
 TEST_ERROR = re.compile(r"(?:(\w+)_)?test_error_pct")
 METRIC, MEASURED, REPORTED, PROJECT = "metric", "measured: mean ± sd (n)", "reported", "the project"
 OUTCOME, RULE, INTERVAL = "verdict", "must be", "interval, each end"
@@ -56,8 +55,7 @@ class ClaimView:
         """
         if claim_catalog.own_file(self.name):
             return "yours"
-        found = re.findall(r"[\w']+", self.document["source"])
-        words = (LETTERS.get(word, word) for word in found)
+        words = re.findall(r"\w+", self.document["source"])
         return next((word for word in words if word in DOCUMENTS), "ours")
 
     @property
@@ -156,13 +154,6 @@ def describe_test_errors(view: ClaimView) -> str:
     return "; ".join(f"{a[1] or ''} {format_mean(m)} %".strip() for a, m in found if a)
 
 
-def describe_cost(view: ClaimView) -> str:
-    """Return what its run took; without one, what a decision takes."""
-    if view.shown:
-        return format_duration(view.document["wall_s"])
-    return view.claim.decision_cost
-
-
 def repeat_command(view: ClaimView) -> str:
     """Return the command that measures it again, or for the first time."""
     how = " --scale paper" * ("paper" in view.claim.scales)
@@ -191,7 +182,8 @@ ROWS: dict[str, Callable[[ClaimView], str]] = {  # what can be shown, by title
     "look": _get("look"),
     "test error: mean ± sd": describe_test_errors,
     "seeds": _get("seeds"),
-    "cost": describe_cost,
+    "took": lambda view: format_duration(view.document["wall_s"]) if view.shown else "",
+    "a decision takes": lambda view: "" if view.shown else view.claim.decision_cost,
     "trained on": lambda view: " and ".join(view.document.get("devices", ())),
     "commit": _get("commit"),
     "bundle": _get("bundle"),

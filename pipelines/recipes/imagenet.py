@@ -78,7 +78,8 @@ ALLCONV_TINY = dataclasses.replace(
 # al. 2016, arXiv 1603.05027, Table 5).
 RESNET152 = Recipe(
     name="resnet-imagenet",
-    source="HM Table 2: ResNet-152 of He et al. Table 4, section 3.4",
+    source="HM Table 2 (19.38, of several scales; here one crop): ResNet-152 of He et al. Table 4, "
+    "section 3.4",
     reported={"test_error_pct": 23.0, "multi_scale_test_error_pct": 19.38},
     costs={"paper": hours(200, gpu=True), "cpu": seconds(30)},
     model="resnet",

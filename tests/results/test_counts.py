@@ -64,6 +64,12 @@ def test_what_is_published_is_that_of_the_evidence(tmp_path: Path) -> None:
     assert len((ROOT / "RESULTS.md").read_bytes()) < 13 * 1024
 
 
+def test_a_published_claim_names_the_source_that_it_states_today() -> None:
+    published = json.loads((ROOT / "results.json").read_text())["claims"]
+    for each in published:  # its run may have recorded another
+        assert each["source"] == claim_catalog.load(each["claim"]).source
+
+
 def test_a_page_with_other_counts_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "gradient-formula"
     monkeypatch.setattr(claim_catalog, "project_names", lambda: [name])

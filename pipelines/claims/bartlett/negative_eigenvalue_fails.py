@@ -307,7 +307,7 @@ def draw_escapes(axes: Any, measured: Sequence[Measured]) -> None:
 
 
 CLAIM = Theorem(
-    source="B, after BHL (b)",
+    source="B, after BHL",
     says="For symmetric Phi with an eigenvalue -lambda and even depth, gradient descent from the "
     "identity keeps a loss >= lambda^2 / 2 at any step size, also with any penalty that is the "
     "same in every layer and for a layer and its transpose",

@@ -210,7 +210,7 @@ def draw_rotations(axes: Any) -> None:
 
 
 CLAIM = Theorem(
-    source="B, after BHL (a)",
+    source="B, after BHL",
     says="For symmetric Phi with eigenvalues >= gamma > 0, gradient descent from the identity with "
     "a step of at most 1 / (l (1 + |Phi|^2)) converges linearly, at every depth l",
     formula=r"\begin{split} "

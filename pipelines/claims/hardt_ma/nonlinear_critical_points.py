@@ -8,7 +8,7 @@ HM do not say in which variables the points are critical. In the weights the con
 hold at the identity itself: at U = V = s = 0 the risk has gradient 0 whatever it is. That point is
 a saddle (`saddle_risk`, after a finite step over before). Where thresholds keep all units silent on
 the sample (s < -|U x|, U and V small) the network is the identity on an open set of weights: the
-risk is flat there, a bad local minimum. BEL's reading, in the layers' functions, holds: at both
+risk is flat there, a bad local minimum. B's reading, in the layers' functions, holds: at both
 points a small change of any one layer's function lessens the risk. It holds at critical points that
 are not the identity as well: a first block all of whose units fire on the sample, which is then
 linear, and fitted by least squares, with silent blocks after it.
@@ -18,14 +18,14 @@ Gaussian inputs. At the identity, layer by layer (the chart's step): `parameter_
 of the exact gradient by U_i, V_i and s_i, and `silent_gradient` the same where all units are
 silent; `parameter_slope`, the change of risk along a random unit direction of all weights over a
 step of 1e-6, relative to `functional_gradient`, the norm of the derivative by the function h_i.
-`functional_ratio` is that norm over BEL's bound 2 Q / |h - h*|. `excess_risk` is the risk there,
+`functional_ratio` is that norm over B's bound 2 Q / |h - h*|. `excess_risk` is the risk there,
 the least of all settings; `critical_excess_risk` the largest at which the gradient by all weights
 is exactly 0.
 
 At the fitted block, for a teacher of one block that is an odd function, on those inputs and their
 negatives, so that the best affine map keeps 0: `fitted_gradient`, the norm by the weights of each
 block, `fitted_excess_risk`, and `fitted_distance` of the first block from the identity;
-`fitted_functional_ratio`, the norm by each block's function over BEL's bound, and
+`fitted_functional_ratio`, the norm by each block's function over B's bound, and
 `fitted_descent_ratio`, what the risk falls by as h_i moves towards the labels, over that bound.
 
 Run: python -m pipelines run nonlinear-critical-points
@@ -275,7 +275,7 @@ def draw_lines(axes: Any, m: Measured) -> None:
 
 
 CLAIM = Theorem(
-    source="HM section 5; B, BEL",
+    source="B, after BEL, on HM section 5",
     says="For ReLU blocks x + V ReLU(U x + s) the identity is a critical point of positive excess "
     "risk, and critical points arise only within a layer: the functional gradient is not 0 there, "
     "nor where all units are silent, nor at a fitted block, a critical point that is not the "
@@ -315,7 +315,7 @@ CLAIM = Theorem(
             place="HM section 5",
             needs={"whether the points are critical in the weights or in the layers": False},
             bounds=(always("critical_excess_risk", at_most=1e-9),),
-            note="this is of the weights; of the layers' functions, as BEL read it, it holds",
+            note="this is of the weights; of the layers' functions, as B has it, it holds",
         ),
     ),
     costs={"cpu": seconds(11)},

@@ -39,7 +39,7 @@ def claim_document(row: history.Row) -> dict[str, Any]:
     is_sweep = tags["kind"] == "sweep"
     return {
         **stated_document(tags["claim"]),
-        **{key: tags[key] for key in ("source", "scale", *TAGS)},
+        **{key: tags[key] for key in ("scale", *TAGS)},
         "seeds": n,
         "metrics": metric_spreads({k: v for k, v in row.metrics.items() if k != "wall_s"}, n),
         "run_id": row.id,
