@@ -14,12 +14,13 @@ from pipelines.measurement.plan import stated_plan
 from pipelines.measurement.quotation import SEPARATOR
 from pipelines.measurement.verdict import UNDECIDED
 from pipelines.recipes import catalog
+from pipelines.recipes.recipe import FORMER
 from pipelines.results.published import read_claims
 from pipelines.results.reference_runs import list_places
-from pipelines.runtime.plain_table import plain_table, wrap_prose
+from pipelines.runtime.plain_table import GAP, plain_table, wrap_prose
 
 INDENT = "  "
-EVIDENCE = ("verdict", "scale", "as printed", "measured", "cost", "commit", "run")
+EVIDENCE = ("verdict", "scale", "as printed", "measured", "took", "commit", "run")
 SHOWN_APART = ("source", "reported", "decided by", "repeat it")
 BELOW_VERDICT = tuple(key for key in CARD if key not in SHOWN_APART)
 COMMAND = re.compile(r"\s*(Run: )?(python -m|--)")  # a command and its next line
@@ -83,7 +84,8 @@ def _describe_recipe(name: str) -> dict[str, Any]:
 
 def _describe_scale(data: Sequence[str], cost: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     at_hand = all(map(is_at_hand, data))
-    return {"cost": cost, "data": list(data), "data_at_hand": at_hand, "settings": dict(settings)}
+    now = {key: value for key, value in settings.items() if key not in FORMER}
+    return {"cost": cost, "data": list(data), "data_at_hand": at_hand, "settings": now}
 
 
 def show(document: Mapping[str, Any]) -> None:
@@ -131,9 +133,36 @@ def show(document: Mapping[str, Any]) -> None:
 def _print_markdown_table(console: Any, lines: Sequence[str]) -> None:
     """Print a table of Markdown: its head, a line of dashes and its rows."""
     head, _, *rows = ([cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines)
+    _print_table(console, head, rows, apart=True)
+
+
+def _print_table(
+    console: Any, head: Sequence[str], rows: Sequence[Sequence[str]], apart: bool = False
+) -> None:
+    """Print a table; each row as a line or a block, where a column would be narrower than a word.
+
+    `apart`: with an empty line after each row.
+    """
+    words = [
+        max(len(word) for cell in column for word in cell.split() or [""])
+        for column in zip(head, *rows, strict=True)
+    ]
+    if sum(words) + GAP * len(words) > console.width:
+        for first, *others in rows:
+            named = [f"{title}: {cell}" for title, cell in zip(head[1:], others, strict=True)]
+            line = f"{INDENT}{first}  {'; '.join(named)}"
+            if len(line) < console.width:
+                print(line)
+                continue
+            print(_fill(first, INDENT))
+            for each in named:
+                print(wrap_prose(each, 2 * INDENT, 3 * INDENT))
+        return
     table = plain_table(*head, whole=0)
+    for column, width in zip(table.columns, words, strict=True):
+        column.min_width = width
     for row in rows:
-        table.add_row(*row, end_section=True)
+        table.add_row(*row, end_section=apart)
     console.print(table)
 
 
@@ -162,7 +191,7 @@ def _print_evidence(console: Any, document: Mapping[str, Any]) -> None:
 
 def _print_settings(console: Any, scales: Mapping[str, Any]) -> None:
     """Print a table of the settings that scales differ in, then those that they share."""
-    table, shared = plain_table("", *scales), []
+    rows, shared = [], []
     for key in dict.fromkeys(key for about in scales.values() for key in about["settings"]):
         typed = [str(about["settings"].get(key, "")) for about in scales.values()]
         values = ["None" if v == "null" else re.sub(r",(?=\S)", ", ", v) for v in typed]
@@ -170,10 +199,10 @@ def _print_settings(console: Any, scales: Mapping[str, Any]) -> None:
         if len(set(values)) == 1:
             shared.append(f"{option} {values[0]}")
         else:
-            table.add_row(option, *values)
-    if table.rows:
+            rows.append([option, *values])
+    if rows:
         console.print("\n[bold]settings[/] by scale")
-        console.print(table)
+        _print_table(console, ["", *scales], rows)
     _print_lines(console, "settings of every scale", ["; ".join(shared)] if shared else [])
 
 

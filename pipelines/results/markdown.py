@@ -8,7 +8,7 @@ from pipelines.measurement.claim_view import ClaimView, group_by_document, markd
 from pipelines.results import counts
 
 ERRORS = "test error: mean ± sd"
-SHORT = ("claim", "seeds", ERRORS, "cost", "trained on")  # columns of trained networks
+SHORT = ("claim", "seeds", ERRORS, "took", "trained on")  # columns of trained networks
 TRAINED = (
     *(
         "claim",
@@ -19,7 +19,7 @@ TRAINED = (
         "verdict",
         "decided by",
         "look",
-        "cost",
+        "took",
     ),
     *("trained on", "commit", "bundle"),
 )

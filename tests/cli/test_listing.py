@@ -83,9 +83,15 @@ def test_list_says_which_data_are_here(
 
 
 @pytest.mark.parametrize("columns", [80, 140])
-def test_show_fits_the_terminal(columns: int) -> None:
-    names = "gradient-formula", "allcnn-cifar100", "mlp-digits"
+def test_show_fits_the_terminal_and_folds_no_name(columns: int) -> None:
+    names = "gradient-formula", "allcnn-cifar100", "mlp-digits", "better-schedule-exists"
     shown = terminal.commands(*(f"show {name}" for name in names), columns=columns)
+    assert "allconv-imagenet" in shown["show better-schedule-exists"]  # in a table of settings
+    differences = terminal.commands("show allconv-cifar10", columns=columns).popitem()[1]
+    assert {"`allconv-cifar10-tensorfloat32`", "`uniform_unit_scaling(1.0)`,"} <= {
+        *differences.split()
+    }
+    assert "asynchronous" not in differences  # a setting that recipes had
     for name, (words, text) in zip(names, shown.items(), strict=True):
         assert max(map(len, text.splitlines())) <= columns, words
         for title in ("cost", "settings", f"Run it: python -m pipelines run {name}"):
@@ -104,7 +110,7 @@ def test_show_has_evidence_cost_and_what_the_source_reports(
     view = ClaimView(published)
     assert theorem["card"] == claim_catalog.card("gradient-formula")
     assert theorem["evidence"] == {
-        **{k: view.text(k) for k in ("verdict", "scale", "measured", "cost", "commit", "run")},
+        **{k: view.text(k) for k in ("verdict", "scale", "measured", "took", "commit", "run")},
         **{"as_printed": "", "floor": "", "recorded_by": "project"},
     }
     assert theorem["evidence"]["measured"].startswith("finite_difference_error ")  # type: ignore[index]

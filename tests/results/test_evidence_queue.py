@@ -131,6 +131,17 @@ def test_a_broken_bound_leaves_no_second_look_where_its_source_does_not_state_a_
     assert queue.plan_decisions([TRAINED]) == []
 
 
+def test_what_a_decision_takes_is_said_where_these_seeds_do_not_decide(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    price = "30 seeds of an hour of a GPU"
+    dear = dataclasses.replace(claim_catalog.load(THEOREM), price=price)
+    monkeypatch.setattr(claim_catalog, "load", {THEOREM: dear}.__getitem__)
+    [decision] = queue.plan_decisions([THEOREM])
+    queue.print_plan({"lacking": [decision.document()]})
+    assert f"  a decision takes {price}\n" in capsys.readouterr().out
+
+
 def test_a_training_that_was_stopped_is_named_with_its_step(
     digits: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

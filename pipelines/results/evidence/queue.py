@@ -82,6 +82,7 @@ class Decision:
             "least_s": round(self.cost.least_s),
             "most_s": round(self.cost.most_s),
             "gpu": self.cost.gpu,
+            "price": self.plan.claim.price,
             "absent_data": self.absent_data,
         }
 
@@ -194,6 +195,8 @@ def print_plan(document: Mapping[str, Any]) -> None:
         cost = Cost(each["least_s"], each["most_s"], each["gpu"])
         absent = "".join(f"; {name} is not here" for name in each["absent_data"])
         print_prose(f"{each['claim']:<36}{each['scale']:<7}{cost}{absent}", after=" " * 43)
+        if each["price"]:
+            print_prose(f"a decision takes {each['price']}", "  ", after="    ")
         seeds_of: dict[str, list[str]] = {}
         for seed, trainings in each["missing"].items():
             many = [f"{len(trainings)} trainings"] if len(trainings) > MOST_NAMED else []
