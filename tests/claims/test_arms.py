@@ -298,6 +298,37 @@ def test_the_rate_is_the_best_on_validation_pictures() -> None:
     assert len(trainer.tried) == 5
 
 
+@pytest.mark.parametrize(
+    ("stood", "rate", "diverged", "error_pct"),
+    [(1.0, 0.001, 0, 38.0), (7e-4, 0.0005, 1, 43.0), (1e-4, 0.000125, 4, math.nan)],
+)
+def test_a_seed_that_diverges_is_trained_at_the_next_rate_of_the_search(
+    stood: float, rate: float, diverged: int, error_pct: float
+) -> None:
+    """`stood` is the largest rate that the seed's standard start stands."""
+    of_rate = {0.001: 38.0, 0.0005: 43.0, 0.00025: 45.0, 0.000125: 51.0}
+    searched = {**of_rate, 0.002: 100.0, 0.1: 100.0, 0.2: 100.0, 0.05: 18.0, 0.025: 17.0}
+
+    def errors(recipe: Recipe) -> tuple[float, float]:
+        if recipe.model_args.get("init") != "standard":
+            return 9.0, 16.0
+        stands = recipe.learning_rate <= stood
+        return 9.0, of_rate[recipe.learning_rate] if stands else math.nan
+
+    trainer: Any = Trainer(errors, lambda rate: searched.get(rate, 20.0))
+    _, curves = small_init_helps.measure(small_init_helps.CLAIM.scales["hours"], 0, trainer)
+    found = {key: values[0] for key, values in curves.items()}
+    assert (found["standard_rate"], found["small_rate"], found["small_diverged"]) == (
+        rate,
+        0.025,
+        0,
+    )
+    assert found["standard_diverged"] == diverged
+    np.testing.assert_equal(found["standard_test_error_pct"], error_pct)
+    np.testing.assert_equal(found["advantage_pct"], error_pct - 16)
+    assert found["rates_at_an_end"] == (rate == 0.000125)
+
+
 @pytest.mark.parametrize("module", [small_init_helps, identity_beats_plain_cifar10])
 def test_what_a_search_trains_is_checked_beforehand(module: Any) -> None:
     setting = module.CLAIM.scales["hours"]

@@ -156,6 +156,7 @@ def write_cells(name: str) -> None:
     plan = stated_plan(name, "hours", 5)
     curves = {"small_test_error_pct": 20.0, "standard_test_error_pct": 25.0, "advantage_pct": 5.0}
     curves |= {"small_rate": 0.1, "standard_rate": 0.001, "rates_at_an_end": 0.0}
+    curves |= {"small_diverged": 0.0, "standard_diverged": 0.0}
     columns = {key: np.array([value]) for key, value in curves.items()}
     given = {
         key: Measured(cell, np.zeros(1, np.int64), columns, plan.code)
