@@ -98,7 +98,7 @@ def rank_rates(trainer: Trainer, recipe: Recipe, rates: int) -> list[Recipe]:
 CLAIM = compare(
     LABELS,
     recipes,
-    {"advantage_pct": ("standard_test_error_pct", "small_test_error_pct")},
+    {},
     measure=measure,
     searched=tuple(LABELS),
     source="HM section 4.1",
