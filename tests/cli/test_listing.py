@@ -84,10 +84,13 @@ def test_list_says_which_data_are_here(
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_show_fits_the_terminal_and_folds_no_name(columns: int) -> None:
-    names = "gradient-formula", "allcnn-cifar100", "mlp-digits", "better-schedule-exists"
+    names = (
+        *("gradient-formula", "allcnn-cifar100", "mlp-digits"),
+        *("allconv-cifar10", "better-schedule-exists"),
+    )
     shown = terminal.commands(*(f"show {name}" for name in names), columns=columns)
     assert "allconv-imagenet" in shown["show better-schedule-exists"]  # in a table of settings
-    differences = terminal.commands("show allconv-cifar10", columns=columns).popitem()[1]
+    differences = shown["show allconv-cifar10"]
     assert {"`allconv-cifar10-tensorfloat32`", "`uniform_unit_scaling(1.0)`,"} <= {
         *differences.split()
     }
