@@ -54,7 +54,7 @@ class Trainer:
     def search(self, recipe: Recipe, lost: Mapping[str, float]) -> Result:
         """Train with the test set unread; `lost` stands for the numbers of one that diverges."""
         self.trained[recipe.fingerprint] = None
-        return run(
+        result = run(
             recipe,
             self.run_options,
             parent=self.run,
@@ -63,6 +63,9 @@ class Trainer:
             title=f"{recipe.name} rate {recipe.learning_rate:g}",
             tags=self.tags,
         )
+        if result.reused:
+            self.run.link(store.REUSED, result.run_id)
+        return result
 
     def study(self, name: str) -> None:
         """Say that the cell comes from a study, which goes where the run goes."""

@@ -274,4 +274,5 @@ def trainings_of(run_id: str) -> list[Row]:
     below = rows_with_evidence(None, kind="training", **{PARENT: run_id})
     run = find(run_id)
     reused = read_links(run.tags, REUSED) if run else []
-    return [*below, *map(_row, fetch_runs(reused, deleted=True))]
+    others = map(_row, fetch_runs(reused, deleted=True))
+    return [*below, *(row for row in others if row.tags.get("kind") == "training")]
