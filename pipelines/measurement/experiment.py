@@ -18,7 +18,7 @@ from pipelines.measurement.verdict import EXPERIMENT, Words
 from pipelines.recipes import checks
 from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
-from pipelines.running.existing import DIVERGED, TRAINING, Result
+from pipelines.running.existing import DIVERGED, Result
 from pipelines.running.run import TrainingObserver, check_trainable, run
 from pipelines.running.run_options import DEFAULT, RunOptions
 from pipelines.tracking import history, store, tracked_run
@@ -143,10 +143,11 @@ class Experiment(Claim):
     def link_trainings(self, measured: Iterable[Measured], run: tracked_run.Run) -> None:
         """Let a run name the trainings of cells that other runs have measured."""
         for fingerprint in dict.fromkeys(key for m in measured for key in m.trained):
-            rows = history.rows_with_evidence(None, kind=TRAINING, fingerprint=fingerprint)
-            ended = [row for row in rows if row.status == "FINISHED" or DIVERGED in row.tags]
-            for row in ended[:1]:
-                run.link(store.REUSED, row.id)
+            for kind in TRAINED:
+                rows = history.rows_with_evidence(None, kind=kind, fingerprint=fingerprint)
+                ended = [row for row in rows if row.status == "FINISHED" or DIVERGED in row.tags]
+                for row in ended[:1]:
+                    run.link(store.REUSED, row.id)
 
     def measure_cell(self, plan: MeasurementPlan, cell: Cell, run: tracked_run.Run) -> Measured:
         """Measure one cell, whose trainings are children of the run; what was interrupted goes on.

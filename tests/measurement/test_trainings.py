@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines.measurement.experiment import read_trainings
+from pipelines.measurement.experiment import Trainer, read_trainings
 from pipelines.measurement.grid import Cell, Measured
 from pipelines.measurement.plan import stated_plan
-from pipelines.tracking import store, tracked_run
+from pipelines.recipes.catalog import RECIPES
+from pipelines.running.existing import identity
+from pipelines.tracking import history, store, tracked_run
 from pipelines.tracking.tracked_run import Run
 
 
@@ -73,3 +75,21 @@ def test_of_two_names_for_one_training_the_first_counts() -> None:
     alike = arms["published"].fingerprint
     assert alike == arms["schedule"].fingerprint  # which a search has not changed yet
     assert plan.arm_names[alike] == "published"
+
+
+def test_a_run_names_the_searches_that_others_made(home: Path) -> None:
+    """Its export and the evidence hold what it names; a figure is drawn of trainings alone."""
+    recipe, lost = RECIPES["allconv-digits"]["smoke"], {"val_error_pct": 100.0}
+    with tracked_run.track(
+        "earlier", experiment="e", kind="search", tags=identity(recipe.fingerprint)
+    ) as search:
+        search.log({"val_error_pct": 17.0}, 10)
+    with tracked_run.track("claim", experiment="e", kind="claim") as run:
+        result = Trainer(run).search(recipe, lost)
+    assert (result.run_id, result.metrics) == (search.id, {"val_error_pct": 17.0})
+    with tracked_run.track("joined", experiment="e", kind="claim") as joined:
+        claim = stated_plan("later-habits", "cpu", 1).claim
+        claim.link_trainings([of_cell(recipe.fingerprint)], joined)
+    for each in (run, joined):
+        assert store.read_links(history.row(each.id).tags, store.REUSED) == [search.id]
+        assert arms({}, each.id, recipe.fingerprint) == {}

@@ -24,6 +24,7 @@ from pipelines.measurement.plan import stated_plan
 from pipelines.results import scoreboard
 from pipelines.results.evidence import adding, bundles, check, derive
 from pipelines.results.evidence import recorded as recorded_evidence
+from pipelines.running.existing import DIVERGED
 from pipelines.tracking import history, store, tracked_run
 from tests.conftest import Go
 
@@ -174,10 +175,12 @@ def test_cells_written_by_hand_are_not_added_and_nothing_is_published() -> None:
     assert history.rows_with_evidence(None, origin="project") == []
 
 
-def test_the_trainings_that_a_cell_follows_from_come_with_it_wherever_they_were_made() -> None:
-    name = "small-init-helps"
-    write_cells(name)
-    plan = stated_plan(name, "hours", 5)
+def record_trainings(lost_pct: float = 100.0, last: int = 67) -> None:
+    """Record what those cells follow from; the searches at twice the rate diverge at step 67.
+
+    They stand for it with a validation error of `lost_pct`, and their curves end at step `last`.
+    """
+    plan = stated_plan("small-init-helps", "hours", 5)
     recipes = {
         each.fingerprint: (arm, each) for c in plan.cells for arm, each in plan.arms(c).items()
     }
@@ -187,13 +190,33 @@ def test_the_trainings_that_a_cell_follows_from_come_with_it_wherever_they_were_
         with tracked_run.track(
             arm, experiment="other", kind=kind, params=recipe.flat(), tags=tags
         ) as run:
-            run.log({"batch_loss": 1.0, "learning_rate": 0.1, "val_error_pct": 22.0}, 7_020)
-            run.log({"test_error_pct": 20.0 if arm.startswith("small") else 25.0}, 7_020)
+            if recipe.learning_rate in (0.2, 0.002):
+                run.tag(DIVERGED, "67")
+                run.log({"batch_loss": 1e9, "learning_rate": 0.1}, last)
+                run.log({"val_error_pct": lost_pct}, 67)
+            else:
+                run.log({"batch_loss": 1.0, "learning_rate": 0.1, "val_error_pct": 22.0}, 7_020)
+                run.log({"test_error_pct": 20.0 if arm.startswith("small") else 25.0}, 7_020)
+
+
+def test_the_trainings_that_a_cell_follows_from_come_with_it_wherever_they_were_made() -> None:
+    name = "small-init-helps"
+    write_cells(name)
+    record_trainings()
     [added] = adding.add([name])["added"]
     assert added["seeds"] == {"hours": 5}
     kinds = [row.kind for row in bundles.rows([name])]
     assert (kinds.count("training"), kinds.count("search")) == (10, 10)
     assert problems(name) == []
+
+
+@pytest.mark.parametrize(("lost_pct", "last"), [(22.0, 67), (100.0, 7_020)])
+def test_a_search_that_diverged_says_so_in_its_curves(lost_pct: float, last: int) -> None:
+    write_cells("small-init-helps")
+    record_trainings(lost_pct, last)
+    with pytest.raises(UserError, match="diverged at step 67, its curves say otherwise"):
+        adding.add(["small-init-helps"])
+    assert bundles.files() == []
 
 
 def change_trainings(**changes: Any) -> Callable[[dict[str, Any]], None]:

@@ -40,19 +40,25 @@ class RecordedTrainer(Trainer):
     """A trainer that finds recorded trainings; what else a claim records by it is not kept."""
 
     find: Callable[[Recipe, str], Document]
-    """Returns the training of a kind; raises Diverged for one that diverged."""
+    """Returns the training of a kind, also a search that diverged; raises Diverged for others."""
     found: dict[str, Document] = field(default_factory=dict)
 
     def train(self, recipe: Recipe) -> Result:
         """Return a recorded training."""
-        return self._find(recipe, "training")
+        return self._result(recipe, self.find(recipe, "training"))
 
     def search(self, recipe: Recipe, lost: Mapping[str, float]) -> Result:
-        """Return a recorded training of a search."""
-        return self._find(recipe, "search")
+        """Return a recorded training of a search, which finishes with `lost` where it diverges."""
+        training = self.find(recipe, "search")
+        if DIVERGED not in training.tags:
+            return self._result(recipe, training)
+        step, curves = int(training.tags[DIVERGED]), bundles.histories(training)
+        stood_for = {metric: curves.get(metric, {}).get(step) for metric in lost}
+        if stood_for != lost or max(map(max, curves.values())) > step:
+            raise ValueError(f"{training.name} diverged at step {step}, its curves say otherwise")
+        return Result(training.run_id, dict(lost))
 
-    def _find(self, recipe: Recipe, kind: str) -> Result:
-        training = self.find(recipe, kind)
+    def _result(self, recipe: Recipe, training: Document) -> Result:
         self.found[training.run_id] = training
         return Result(training.run_id, select_final(final_numbers(training, recipe.steps or 0)))
 
@@ -90,7 +96,7 @@ class RecordedCell:
                     f"that the claim asks for (fingerprint {recipe.fingerprint})"
                 )
             training = max(equal, key=lambda run: (run.run_id in self.own, run.start_ms))
-            if DIVERGED in training.tags:
+            if DIVERGED in training.tags and kind != "search":
                 if training.status == "FINISHED":
                     raise ValueError(f"{training.name} has finished, and says that it diverged")
                 raise Diverged("", int(training.tags[DIVERGED]))
