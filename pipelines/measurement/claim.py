@@ -132,6 +132,10 @@ class Claim:
     def link_trainings(self, measured: Iterable[Measured], run: Any) -> None:
         """Let a run name the trainings of cells that other runs have measured."""
 
+    def training_spans(self, measured: Iterable[Measured], run_id: str) -> list[tuple[int, int]]:
+        """Return from and until when the trainings of cells ran, milliseconds since 1970."""
+        return []
+
     def measure_cell(self, plan: Any, cell: Any, run: Any) -> Measured:
         """Return a cell of the plan, measured in this process, if the claim `trains`."""
         raise NotImplementedError

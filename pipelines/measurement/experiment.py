@@ -149,6 +149,19 @@ class Experiment(Claim):
                 for row in ended[:1]:
                     run.link(store.REUSED, row.id)
 
+    def training_spans(self, measured: Iterable[Measured], run_id: str) -> list[tuple[int, int]]:
+        """Return from and until when the trainings of cells ran, whichever run they were made for.
+
+        Both are milliseconds since 1970. A training that paused counts as if it had begun later.
+        """
+        named = {key for m in measured for key in m.trained}
+        rows = history.trainings_of(run_id, kinds=TRAINED)
+        return [
+            (row.end_ms - int(1000 * row.metrics.get("wall_s", 0)), row.end_ms)
+            for row in rows
+            if row.end_ms and row.tags.get("fingerprint") in named
+        ]
+
     def measure_cell(self, plan: MeasurementPlan, cell: Cell, run: tracked_run.Run) -> Measured:
         """Measure one cell, whose trainings are children of the run; what was interrupted goes on.
 
@@ -183,13 +196,15 @@ def trainings_by_cell(
     rows: Iterable[history.Row],
     read_curves: Callable[[Sequence[str]], Mapping[str, history.Table]],
 ) -> list[list[Training]]:
-    """Return of every cell its trainings among `rows`; of a repeated one, that which finished.
+    """Return of every cell its trainings among `rows`, those that finished first.
 
-    Those that the claim does not name, such as an arm at a rate that a search found, have the name
-    under which they were trained.
+    Of a repeated one it is that which finished. Those that the claim does not name, such as an arm
+    at a rate that a search found, have the name under which they were trained.
     """
     ordered = sorted(rows, key=lambda row: (row.status == "FINISHED", row.start_ms))
     last = {row.tags.get("fingerprint", row.id): row for row in ordered}
     curves = read_curves([row.id for row in last.values()])
     every = {key: Training(plan.arm_of(row.tags), *curves[row.id]) for key, row in last.items()}
-    return [[every[key] for key in m.trained if key in every] for m in measured]
+    lost = {key for key, row in last.items() if row.status != "FINISHED"}
+    in_order = [sorted(m.trained, key=lost.__contains__) for m in measured]
+    return [[every[key] for key in keys if key in every] for keys in in_order]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.errors import WORKERS, Paused, UserError, check_counts
+from pipelines.errors import WORKERS, UserError, check_counts
 from pipelines.measurement import cells, claim, claim_catalog, grid
 from pipelines.measurement.claim_run import json_document, page, settings_table
 from pipelines.measurement.grid import Cell, Measured
@@ -34,7 +34,6 @@ from pipelines.runtime.provenance import count_cores
 from pipelines.tracking import finished_runs, history, recovery, store, tracked_run
 from pipelines.tracking.tracked_run import Run
 
-BUSY_S = "busy_s"  # tag: seconds of the slices before
 EXPENSIVE_S = 600  # what took less is measured anew where the code is another
 EXPENSIVE_SCALES = ("hours", "paper")  # scales that always take longer
 SEED_PARAMS = ("seeds", ONLY_SEED)
@@ -200,8 +199,7 @@ def _measure_and_record(
     if reads := plan.claim.reads:
         for name in {str(cell.point[reads]) for cell in todo}:
             plan.claim.require(name)
-    earlier_s = float(history.row(resume).tags.get(BUSY_S, 0)) if resume else 0.0
-    started = time.perf_counter() - earlier_s
+    began_ms, started = int(time.time() * 1000), time.perf_counter()
     is_claim = plan.kind == "claim"
     stands = {store.STANDING: f"{plan.name} {store.UNCOUNTED}"} if is_claim else {}
     with tracked_run.track(
@@ -220,15 +218,13 @@ def _measure_and_record(
         },
         resume=resume,
     ) as run:
-        before_s = measuring_seconds(found.values())
         plan.claim.link_trainings(found.values(), run)
-        try:
-            measured = _collect_cells(plan, run, found)
-        except Paused:
-            run.tag(BUSY_S, f"{time.perf_counter() - started:.1f}")
-            raise
-        wall_s = time.perf_counter() - started + before_s
-        _record(plan, run, measured, wall_s)
+        measured = _collect_cells(plan, run, found)
+        now_s = time.perf_counter() - started
+        run.flush()  # its tags name trainings of other runs
+        spans = [(m.start_ms, m.end_ms) for m in found.values()]
+        spans += plan.claim.training_spans(measured, run.id)
+        _record(plan, run, measured, now_s + count_seconds(spans, began_ms))
     cells.drop(plan, measured)
     if is_claim and plan.is_as_stated:
         _mark_standings(plan.name)
@@ -247,7 +243,6 @@ def _mark_standings(name: str) -> None:
 
 def _record(plan: MeasurementPlan, run: Run, measured: Sequence[Measured], wall_s: float) -> None:
     """Write into a run its cells, the numbers that the claim makes of them, and the verdict."""
-    run.flush()  # its tags name trainings of other runs
     codes = Counter(m.code for m in measured)
     if plan.other_codes(codes):
         counts = (f"{code} ({n} settings)" for code, n in sorted(codes.items()))
@@ -287,12 +282,12 @@ def _name_arms(plan: MeasurementPlan, run_id: str) -> None:
             store.client().set_tag(row.id, store.ARM, arms[row.tags["fingerprint"]])
 
 
-def measuring_seconds(measured: Iterable[Measured]) -> float:
-    """Return the seconds in which cells were measured; those at the same time share theirs."""
-    seconds, until_ms = 0.0, 0
-    for start_ms, end_ms in sorted({(m.start_ms, m.end_ms) for m in measured}):
-        seconds += max(0, end_ms - max(start_ms, until_ms)) / 1000
-        until_ms = max(end_ms, until_ms)
+def count_seconds(spans: Iterable[tuple[int, int]], until_ms: int) -> float:
+    """Return the seconds before a moment that lie in spans; what is in several counts once."""
+    seconds, counted_ms = 0.0, 0
+    for start_ms, end_ms in sorted((start, min(end, until_ms)) for start, end in spans):
+        seconds += max(0, end_ms - max(start_ms, counted_ms)) / 1000
+        counted_ms = max(end_ms, counted_ms)
     return seconds
 
 

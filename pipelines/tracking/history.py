@@ -269,10 +269,10 @@ def table(metrics: Mapping[str, Mapping[int, float]]) -> Table:
     return np.array(steps, np.int64), values
 
 
-def trainings_of(run_id: str) -> list[Row]:
+def trainings_of(run_id: str, kinds: Sequence[str] = ("training",)) -> list[Row]:
     """Return the trainings below a claim's run, and those of earlier runs that it names."""
-    below = rows_with_evidence(None, kind="training", **{PARENT: run_id})
+    below = [row for k in kinds for row in rows_with_evidence(None, kind=k, **{PARENT: run_id})]
     run = find(run_id)
     reused = read_links(run.tags, REUSED) if run else []
     others = map(_row, fetch_runs(reused, deleted=True))
-    return [*below, *(row for row in others if row.tags.get("kind") == "training")]
+    return [*below, *(row for row in others if row.tags.get("kind") in kinds)]

@@ -4,10 +4,12 @@ import contextlib
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from pipelines.measurement.experiment import Trainer, read_trainings
 from pipelines.measurement.grid import Cell, Measured
 from pipelines.measurement.plan import stated_plan
+from pipelines.measurement.sweep import count_seconds
 from pipelines.recipes.catalog import RECIPES
 from pipelines.running.existing import identity
 from pipelines.tracking import history, store, tracked_run
@@ -69,6 +71,17 @@ def test_a_training_of_two_claims_is_an_arm_of_both(home: Path) -> None:
     }
 
 
+def test_of_an_arm_at_two_rates_the_one_that_finished_comes_first(home: Path) -> None:
+    """So a figure shows the seed that diverged at a rate at the rate that it stood."""
+    with tracked_run.track("claim", experiment="e", kind="claim") as run:
+        record(run, "a", [90.0, 95.0], arm="standard")
+        record(run, "b", [90.0, 70.0, 40.0], arm="standard")
+    plan = stated_plan("later-habits", "cpu", 1)
+    ((first, second),) = read_trainings(plan, [of_cell("a", "b")], run.id)
+    assert first.curves["val_error_pct"][-1] == 40.0
+    assert second.curves["val_error_pct"][-1] == 95.0
+
+
 def test_of_two_names_for_one_training_the_first_counts() -> None:
     plan = stated_plan("later-habits", "cpu", 1)
     arms = plan.arms(plan.cells[0])
@@ -93,3 +106,26 @@ def test_a_run_names_the_searches_that_others_made(home: Path) -> None:
     for each in (run, joined):
         assert store.read_links(history.row(each.id).tags, store.REUSED) == [search.id]
         assert arms({}, each.id, recipe.fingerprint) == {}
+
+
+def test_a_claim_took_what_its_trainings_took_whoever_asked_for_them(home: Path) -> None:
+    """Found again, they end in no time; a cell of a sweep of other trainings is not its own."""
+    with tracked_run.track("earlier", experiment="e", kind="claim") as earlier:
+        hours = {"s": 3, "a": 1, "of another cell": 9}
+        made = [record(earlier, each, [3.0, 2.0, 1.0]) for each in hours]
+        store.client().set_tag(made[0], "kind", "search")
+        for run_id, h in zip(made, hours.values(), strict=True):
+            store.client().log_metric(run_id, "wall_s", h * 3600)
+    with tracked_run.track("claim", experiment="e", kind="claim") as run:
+        for run_id in made:
+            run.link(store.REUSED, run_id)
+    claim = stated_plan("later-habits", "cpu", 1).claim
+    spans = claim.training_spans([of_cell("a", "s")], run.id)
+    assert sorted(end - start for start, end in spans) == [3_600_000, 3 * 3_600_000]
+    now_ms = max(end for _, end in spans)
+    assert count_seconds(spans, now_ms) == pytest.approx(3 * 3600, abs=60)  # one within the other
+
+
+def test_seconds_that_several_spans_share_count_once_and_later_ones_not() -> None:
+    spans = [(4_000, 9_000), (0, 1_000), (500, 3_000), (700, 900), (6_000, 7_000)]
+    assert count_seconds(spans, until_ms=5_000) == 4.0
