@@ -20,6 +20,8 @@ on, and, where they leave it open, after six.
 
 Run: python -m pipelines run small-init-helps
      python -m pipelines run small-init-helps --scale hours
+Expect: at hours scale 16.4 ± 0.4 % from the small start, at 0.025; 37.7 ± 3.8 % from the standard
+one, at 0.001 with two seeds and at 0.0005 with one, whose loss is not finite at 0.001.
 """
 
 import math
