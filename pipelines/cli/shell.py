@@ -1,6 +1,7 @@
 """The frame of every command line: signals, exit codes, answers."""
 
 import atexit
+import contextlib
 import errno
 import gc
 import json
@@ -10,7 +11,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -30,6 +31,7 @@ from pipelines.tracking import recovery, store
 
 UNWRITABLE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 OBJECTS_BETWEEN_COLLECTIONS = 200_000
+_stops: list[int] = []  # signals for which the command was ended by an exception
 
 
 def run_process(command: Callable[[list[str]], None], recovers_runs: bool = True) -> int:
@@ -66,7 +68,8 @@ def run_command_safely(
         check_words(arguments)
         for run_id in recovery.deliver_journals() if recovers_runs else ():
             print(f"Settled run {run_id}, which an earlier process had left.", file=sys.stderr)
-        command(arguments)
+        with _stop_after_all():
+            command(arguments)
     except (UserError, Unavailable, Diverged, Ended) as error:
         if not isinstance(error, Ended):  # whose process has printed its error
             print(f"error: {hide_passwords(str(error))}", file=sys.stderr)
@@ -133,10 +136,31 @@ def _raise_for_signal(number: int, frame: FrameType | None) -> None:
     callers = (each.f_globals.get("__name__") for each, _ in traceback.walk_stack(frame))
     if "importlib._bootstrap" in callers:
         _resend_soon(number)
-    elif number == signal.SIGINT:
+        return
+    _stops.append(number)
+    _stop(number)
+
+
+def _stop(number: int) -> NoReturn:
+    """Raise what a signal is to Python."""
+    if number == signal.SIGINT:
         raise KeyboardInterrupt
-    else:
-        raise SystemExit(128 + number)
+    raise SystemExit(128 + number)
+
+
+@contextlib.contextmanager
+def _stop_after_all() -> Iterator[None]:
+    """Stop where a signal has come and the block ends by another error, which came of it.
+
+    TensorFlow's code in C may swallow what a signal raises, and return None.
+    """
+    _stops.clear()
+    try:
+        yield
+    except Exception:
+        if _stops:
+            _stop(_stops[0])
+        raise
 
 
 def _resend_soon(number: int) -> None:

@@ -71,6 +71,22 @@ def command(_):
 
 sys.exit(run_command_safely(command, [], recovers_runs=False))
 """
+SWALLOWED = """
+import os, signal, sys
+from pipelines.cli.shell import run_command_safely
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+def command(_):
+    try:  # as TensorFlow's code in C may
+        os.kill(os.getpid(), int(sys.argv[1]))
+        gradient = 0.0
+    except BaseException:
+        gradient = None
+    1.0 - gradient
+
+sys.exit(run_command_safely(command, [], recovers_runs=False))
+"""
 ENDS = [(signal.SIGTERM, 143, ""), (signal.SIGHUP, 129, ""), (signal.SIGINT, 130, "Stopped")]
 
 
@@ -89,7 +105,7 @@ def exit_of(words: Sequence[str], after_s: float | None = None) -> tuple[int, st
     return process.returncode, errors
 
 
-@pytest.mark.parametrize("program", [IN_C, CUT_SHORT, IN_FINALIZER])
+@pytest.mark.parametrize("program", [IN_C, CUT_SHORT, IN_FINALIZER, SWALLOWED])
 @pytest.mark.parametrize(("number", "code", "message"), ENDS)
 def test_a_signal_is_neither_lost_nor_another_error_and_nothing_is_said_of_it(
     number: signal.Signals, code: int, message: str, program: str

@@ -401,6 +401,31 @@ def test_an_import_that_is_told_to_stop_leaves_nothing_running(carried: Carried)
     assert pictures() == carried.before
 
 
+def test_a_signal_waits_for_the_run_that_an_import_writes(
+    carried: Carried, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session of MLflow that is cut off in a write keeps the database locked."""
+    end, said = importing._end, []
+
+    def stopped(document: Any, run_id: str, settled: set[str]) -> None:
+        said.append(run_id)
+        os.kill(os.getpid(), signal.SIGTERM)
+        end(document, run_id, settled)
+
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        with monkeypatch.context() as patch, pytest.raises(SystemExit):
+            patch.setattr(importing, "_end", stopped)
+            importing.import_runs(carried.file)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    (whole,) = said
+    assert IMPORTING not in history.row(whole).tags
+    assert history.rows("RUNNING") == []
+    importing.import_runs(carried.file)
+    assert pictures() == carried.before
+
+
 def test_an_import_that_goes_on_is_not_reaped(
     carried: Carried, monkeypatch: pytest.MonkeyPatch
 ) -> None:

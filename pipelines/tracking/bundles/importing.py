@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import short
-from pipelines.runtime import heartbeat
+from pipelines.runtime import heartbeat, signals
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import history, recovery, store
 from pipelines.tracking.bundles import exporting, file_format
@@ -243,9 +243,10 @@ def import_runs(
                 for each in todo:
                     run_id = ids_here[each.run_id]
                     if tags := renew(archive.run(each), archive, run_id):
-                        send_batch(run_id, tags=_truncate_tags(tags))
+                        with signals.defer():
+                            send_batch(run_id, tags=_truncate_tags(tags))
             except BaseException:
-                with contextlib.suppress(store.unavailable()):
+                with signals.defer(), contextlib.suppress(store.unavailable()):
                     begun = {*exporting.find_present([*ids_here.values()]).values()}
                     for run_id in [p.run_id for p in begun if p.unfinished and not p.deleted]:
                         with contextlib.suppress(store.unavailable()):  # a lock passes
@@ -267,14 +268,19 @@ def import_runs(
 def _write_runs(
     archive: file_format.Archive, todo: Sequence[Listed], ids: dict[str, str], as_project: bool
 ) -> None:
-    """Write the runs `todo`; `ids`, by the ids of the archive those of this store, is filled."""
+    """Write the runs `todo`; `ids`, by the ids of the archive those of this store, is filled.
+
+    A signal waits for the run that is being written: MLflow's session, cut off in a write, would
+    keep the database locked for as long as the stop is handled.
+    """
     names = archive.manifest.experiments
     places = {name: store.experiment(store.uri(), name) for name in names.values()}
     experiments = {there: places[name] for there, name in names.items()}
     runs: dict[str, Any] = {}
     for each in (each for each in todo if each.run_id not in ids):
-        runs[each.run_id] = create_run(archive.run(each), places)
-        ids[each.run_id] = runs[each.run_id].info.run_id
+        with signals.defer():
+            runs[each.run_id] = create_run(archive.run(each), places)
+            ids[each.run_id] = runs[each.run_id].info.run_id
     with progress_bar("import", len(todo), "") as advance:
         for each in todo:
             document = _readdress(archive.run(each), ids, experiments)
@@ -285,7 +291,8 @@ def _write_runs(
                 document.tags.pop(OWNER, None)
             begun = each.run_id not in runs
             run = store.client().get_run(ids[each.run_id]) if begun else runs[each.run_id]
-            complete(document, run, archive, ids, begun)
+            with signals.defer():
+                complete(document, run, archive, ids, begun)
             advance(1, math.nan)
 
 
