@@ -22,7 +22,7 @@ from tuning.storage import copies, leader, storage
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("home", "digits")]
 TRIALS = 5
-RUN = ["run", "s", "--recipe", "mlp-digits", "--sampler", "random", "--steps", "600"]
+RUN = ["run", "s", "--recipe", "mlp-digits", "--sampler", "random", "--steps", "1800"]
 RUN += ["--trials", str(TRIALS), "--storage"]
 WAIT_S = 240.0
 
