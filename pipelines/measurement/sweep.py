@@ -279,7 +279,8 @@ def _name_arms(plan: MeasurementPlan, run_id: str) -> None:
         return
     for row in history.trainings_of(run_id):
         if store.ARM not in row.tags and row.tags.get("fingerprint") in arms:
-            store.client().set_tag(row.id, store.ARM, arms[row.tags["fingerprint"]])
+            with signals.defer():
+                store.client().set_tag(row.id, store.ARM, arms[row.tags["fingerprint"]])
 
 
 def count_seconds(spans: Iterable[tuple[int, int]], until_ms: int) -> float:
@@ -339,16 +340,15 @@ class _SettingRuns:
             if grid.ASSUMPTION in m.curves:  # whether the premise is in force
                 uniform = m.holds.all() or not m.holds.any()
                 tags[grid.ASSUMPTION] = str(bool(m.holds.all())) if uniform else "at some steps"
-            with signals.defer():
-                finished_runs.write(
-                    grid.cell_title(m.cell, self.plan.axes),
-                    experiment=self.run.experiment,
-                    parent=self.run.id,
-                    params=m.cell.params,
-                    tags=tags,
-                    steps=m.steps.tolist(),
-                    curves=m.curves,
-                    start_ms=m.start_ms,
-                    end_ms=m.end_ms,
-                )
+            finished_runs.write(
+                grid.cell_title(m.cell, self.plan.axes),
+                experiment=self.run.experiment,
+                parent=self.run.id,
+                params=m.cell.params,
+                tags=tags,
+                steps=m.steps.tolist(),
+                curves=m.curves,
+                start_ms=m.start_ms,
+                end_ms=m.end_ms,
+            )
             self.written.add(fingerprint)

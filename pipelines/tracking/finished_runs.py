@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pipelines.runtime import heartbeat, provenance
+from pipelines.runtime import heartbeat, provenance, signals
 from pipelines.tracking import store
 from pipelines.tracking.outbox import send_batch
 
@@ -26,18 +26,20 @@ def write(
     """Write a run that is over, below its parent, with the tags of every child; return its id.
 
     `curves` [k] each are over the integer `steps` [k]; points are dated to the end. Raise what
-    `store.unavailable()` names. A run that a kill leaves half written says RUNNING, and is closed
-    as that of any process that was killed.
+    `store.unavailable()` names. A signal waits for the run to be whole; one that a kill leaves half
+    written says RUNNING, and is closed as that of any process that was killed.
     """
     below = {store.PARENT: parent} if parent else {}
     every = {**provenance.tags(), **heartbeat.tags(), **below, **tags}
     place = store.experiment(store.uri(), experiment)
-    run_id = str(store.client().create_run(place, start_ms, every, name).info.run_id)
+    texts = {key: str(value) for key, value in params.items()}
     numbers = [
         (metric, value, step, end_ms)
         for metric, values in curves.items()
         for step, value in zip(steps, np.asarray(values).tolist(), strict=True)
     ]
-    send_batch(run_id, numbers, params={key: str(value) for key, value in params.items()})
-    store.client().set_terminated(run_id, "FINISHED", end_ms)
+    with signals.defer():
+        run_id = str(store.client().create_run(place, start_ms, every, name).info.run_id)
+        send_batch(run_id, numbers, params=texts)
+        store.client().set_terminated(run_id, "FINISHED", end_ms)
     return run_id

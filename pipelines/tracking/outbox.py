@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.errors import Unavailable, UserError, short
-from pipelines.runtime import heartbeat
+from pipelines.runtime import heartbeat, signals
 from pipelines.runtime.files import HALF, remove, replace_whole
 from pipelines.tracking import journals, store
 
@@ -232,8 +232,12 @@ class Outbox:
         self._wake.set()
 
     def flush(self) -> None:
-        """Send what waits, now; what the store cannot take waits on. Raise what it refuses."""
-        self._deliver()
+        """Send what waits, now; what the store cannot take waits on. Raise what it refuses.
+
+        A signal waits for it: a session of MLflow that is cut off keeps the database locked.
+        """
+        with signals.defer():
+            self._deliver()
         self._raise_refused()
 
     def close(self, status: str) -> None:

@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 import zipfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -401,6 +402,17 @@ def test_an_import_that_is_told_to_stop_leaves_nothing_running(carried: Carried)
     assert pictures() == carried.before
 
 
+@contextlib.contextmanager
+def told_to_stop() -> Iterator[Callable[[], None]]:
+    """What sends this process SIGTERM, which is to end the block by SystemExit."""
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        with pytest.raises(SystemExit):
+            yield lambda: os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_a_signal_waits_for_the_run_that_an_import_writes(
     carried: Carried, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -409,21 +421,42 @@ def test_a_signal_waits_for_the_run_that_an_import_writes(
 
     def stopped(document: Any, run_id: str, settled: set[str]) -> None:
         said.append(run_id)
-        os.kill(os.getpid(), signal.SIGTERM)
+        stop()
         end(document, run_id, settled)
 
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    try:
-        with monkeypatch.context() as patch, pytest.raises(SystemExit):
-            patch.setattr(importing, "_end", stopped)
-            importing.import_runs(carried.file)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with monkeypatch.context() as patch, told_to_stop() as stop:
+        patch.setattr(importing, "_end", stopped)
+        importing.import_runs(carried.file)
     (whole,) = said
     assert IMPORTING not in history.row(whole).tags
     assert history.rows("RUNNING") == []
     importing.import_runs(carried.file)
     assert pictures() == carried.before
+
+
+def test_a_signal_waits_for_a_run_that_is_only_written_down(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = finished_runs.send_batch
+
+    def stopped(*given: Any, **named: Any) -> None:
+        stop()
+        send(*given, **named)
+
+    with monkeypatch.context() as patch, told_to_stop() as stop:
+        patch.setattr(finished_runs, "send_batch", stopped)
+        finished_runs.write(
+            "reported",
+            experiment="e",
+            params={"d": 2},
+            tags={"kind": "setting"},
+            steps=[0],
+            curves={"error": [1.5]},
+            start_ms=1_000,
+            end_ms=2_000,
+        )
+    [row] = history.rows(None)
+    assert (row.status, row.params, row.metrics) == ("FINISHED", {"d": "2"}, {"error": 1.5})
 
 
 def test_an_import_that_goes_on_is_not_reaped(
