@@ -167,8 +167,8 @@ CLAIM = Theorem(
     formula=r"\begin{split} "
     r"&h_i(u) = \bigl( u_1,\; u_2 - \tfrac{a}{m} u_1^2 \bigr),\quad |u| \le R: \\ "
     r"&\exists A, B \text{ with } k \text{ units}: \quad "
-    r"\lVert x + A \operatorname{relu}(B x) - h_i(x) \rVert \le \frac{a R^2}{m\, k^2},\quad "
-    r"\lVert A \rVert \lVert B \rVert \le \frac{4 a R}{m} "
+    r"\lVert x + A \operatorname{relu}(B x) - h_i(x) \rVert \le \frac{a R^2}{m\, k^2}, \\ "
+    r"&\lVert A \rVert \lVert B \rVert \le \frac{4 a R}{m} "
     r"= 2\, \lVert h_i - \operatorname{Id} \rVert_{\text{Lip}}, \\ "
     r"&\text{and } m \text{ blocks one after the other err by at most } \frac{a R^2}{k^2} "
     r"\end{split}",

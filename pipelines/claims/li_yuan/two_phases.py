@@ -304,8 +304,9 @@ CLAIM = Theorem(
     "inner product turns positive, stays so, and W converges",
     formula=r"\begin{split} &W^\star = 0,\; \langle -\pi \nabla L(W_0),\, -W_0 \rangle < 0,\; "
     r"W_{t+1} = W_t - \eta\, \pi \nabla L(W_t): \\ "
-    r"&g_{t+1} \le (1 - \tfrac12 \eta d)\, g_t \text{ in the first phase, until } "
-    r"\langle -\pi \nabla L, -W \rangle > 0 \text{ and } g \le 197 \lVert W_0 \rVert^2, \\ "
+    r"&g_{t+1} \le (1 - \tfrac12 \eta d)\, g_t \text{ in the first phase,} \\ "
+    r"&\text{until } \langle -\pi \nabla L, -W \rangle > 0 "
+    r"\text{ and } g \le 197 \lVert W_0 \rVert^2, \\ "
     r"&\text{at } t \le \frac{1}{16 \eta};\quad \lVert W_{t+1} \rVert_F \le \lVert W_t \rVert_F "
     r"\text{ from the change of sign on}, \\ "
     r"&g \le 0.1 \;\Longrightarrow\; \langle -\pi \nabla L, -W \rangle "

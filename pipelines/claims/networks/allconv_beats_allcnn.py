@@ -80,8 +80,8 @@ CLAIM = compare(
     formula=r"\begin{split} "
     r"&\mathbb{E}\, [\operatorname{err}_{\text{All-CNN}} - \operatorname{err}_{\text{HM}}] > 0, \\ "
     r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{All-CNN}}, "
-    r"\mathbb{E} \operatorname{err}_{\text{HM}} \le 27\,\% "
-    r"\text{ and neither rate is an extreme of those tried} \end{split}",
+    r"\mathbb{E} \operatorname{err}_{\text{HM}} \le 27\,\%, \\ "
+    r"&\text{and neither rate is an extreme of those tried} \end{split}",
     scales={
         "smoke": Setting(
             data="synthetic",

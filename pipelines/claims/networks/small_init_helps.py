@@ -109,8 +109,8 @@ CLAIM = compare(
     formula=r"\begin{split} "
     r"&\mathbb{E}\, [\operatorname{err}_{1/(k \sqrt{c})} - \operatorname{err}_{1/(k^2 c)}] "
     r"\ge 0.5 \text{ points, each at its best of five rates}, \\ "
-    r"&\text{judged where the better errs at most } 30\,\% "
-    r"\text{ and neither rate is an extreme of those tried} \end{split}",
+    r"&\text{judged where the better errs at most } 30\,\%, \\ "
+    r"&\text{and neither rate is an extreme of those tried} \end{split}",
     scales={
         "smoke": Setting(**_arms.SMOKE, rates=1),
         "cpu": Setting(steps=200, batch_size=64, width=4),
