@@ -41,28 +41,25 @@ class Trainer:
 
     def train(self, recipe: Recipe) -> Result:
         """Train, in a child of this run unless an earlier run is the same; return the result."""
-        self.trained[recipe.fingerprint] = None
         arm = self._arm_of(recipe)
         named = {store.ARM: arm} if arm else {}
         title = f"{arm} seed {recipe.seed} {recipe.name}".lstrip()
-        how: Any = {"parent": self.run, "title": title, "tags": {**named, **self.tags}}
-        result = run(recipe, self.run_options, **how)
-        if result.reused:  # a child of another run: say which
-            self.run.link(store.REUSED, result.run_id)
-        return result
+        return self._run(recipe, title=title, tags={**named, **self.tags})
 
     def search(self, recipe: Recipe, lost: Mapping[str, float]) -> Result:
         """Train with the test set unread; `lost` stands for the numbers of one that diverges."""
-        self.trained[recipe.fingerprint] = None
-        result = run(
+        return self._run(
             recipe,
-            self.run_options,
-            parent=self.run,
             kind="search",
             watch=TrainingObserver(report=lambda metrics, step: None, lost=lost),
             title=f"{recipe.name} rate {recipe.learning_rate:g}",
             tags=self.tags,
         )
+
+    def _run(self, recipe: Recipe, **how: Any) -> Result:
+        """Train in a child of this run; of an earlier run that is the same, say which."""
+        self.trained[recipe.fingerprint] = None
+        result = run(recipe, self.run_options, parent=self.run, **how)
         if result.reused:
             self.run.link(store.REUSED, result.run_id)
         return result

@@ -419,13 +419,13 @@ def test_a_signal_waits_for_the_run_that_an_import_writes(
     """A session of MLflow that is cut off in a write keeps the database locked."""
     end, said = importing._end, []
 
-    def stopped(document: Any, run_id: str, settled: set[str]) -> None:
+    def end_after_a_signal(document: Any, run_id: str, settled: set[str]) -> None:
         said.append(run_id)
         stop()
         end(document, run_id, settled)
 
     with monkeypatch.context() as patch, told_to_stop() as stop:
-        patch.setattr(importing, "_end", stopped)
+        patch.setattr(importing, "_end", end_after_a_signal)
         importing.import_runs(carried.file)
     (whole,) = said
     assert IMPORTING not in history.row(whole).tags
@@ -439,12 +439,12 @@ def test_a_signal_waits_for_a_run_that_is_only_written_down(
 ) -> None:
     send = finished_runs.send_batch
 
-    def stopped(*given: Any, **named: Any) -> None:
+    def send_after_a_signal(*given: Any, **named: Any) -> None:
         stop()
         send(*given, **named)
 
     with monkeypatch.context() as patch, told_to_stop() as stop:
-        patch.setattr(finished_runs, "send_batch", stopped)
+        patch.setattr(finished_runs, "send_batch", send_after_a_signal)
         finished_runs.write(
             "reported",
             experiment="e",

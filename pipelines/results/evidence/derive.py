@@ -40,12 +40,17 @@ class RecordedTrainer(Trainer):
     """A trainer that finds recorded trainings; what else a claim records by it is not kept."""
 
     find: Callable[[Recipe, str], Document]
-    """Returns the training of a kind, also a search that diverged; raises Diverged for others."""
+    """Returns the training of a kind, also one that diverged."""
     found: dict[str, Document] = field(default_factory=dict)
 
     def train(self, recipe: Recipe) -> Result:
-        """Return a recorded training."""
-        return self._result(recipe, self.find(recipe, "training"))
+        """Return a recorded training; raise Diverged for one that diverged."""
+        training = self.find(recipe, "training")
+        if DIVERGED not in training.tags:
+            return self._result(recipe, training)
+        if training.status == "FINISHED":
+            raise ValueError(f"{training.name} has finished, and says that it diverged")
+        raise Diverged("", int(training.tags[DIVERGED]))
 
     def search(self, recipe: Recipe, lost: Mapping[str, float]) -> Result:
         """Return a recorded training of a search, which finishes with `lost` where it diverges."""
@@ -95,12 +100,7 @@ class RecordedCell:
                     f"there is no {kind} of {recipe.name} with seed {recipe.seed} and the settings "
                     f"that the claim asks for (fingerprint {recipe.fingerprint})"
                 )
-            training = max(equal, key=lambda run: (run.run_id in self.own, run.start_ms))
-            if DIVERGED in training.tags and kind != "search":
-                if training.status == "FINISHED":
-                    raise ValueError(f"{training.name} has finished, and says that it diverged")
-                raise Diverged("", int(training.tags[DIVERGED]))
-            return training
+            return max(equal, key=lambda run: (run.run_id in self.own, run.start_ms))
 
         return RecordedTrainer(NOWHERE, find=find)
 
